@@ -36,12 +36,12 @@ BUDGETS = {
     "lib/simulator": 3_290,
     "lib/suite/cli": 3_010,
     "lib/suite/course": 1_670,
-    "lib/suite/grade": 3_300,
+    "lib/suite/grade": 3_350,
     "lib/suite/isolation": 1_110,
-    "lib/suite/submissions": 2_050,
+    "lib/suite/submissions": 2_140,
     "lib/trace": 3_110,
     "lib/values": 3_980,
-    "tests": 43_870,
+    "tests": 43_940,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

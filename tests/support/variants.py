@@ -5,6 +5,7 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +15,12 @@ __all__ = ["VARIANTS", "Variant"]
 
 
 class Variant(NamedTuple):
-    """A solution: the cells of a notebook, or the text of a .py (`is_script`)."""
+    """A solution: the cells of a notebook, or the text of a .py (`is_script`), and modules beside it."""
 
     name: str
     puzzle: str
     cells: tuple[str, ...]
+    modules: tuple[tuple[str, str], ...] = ()
     is_script: bool = False
 
     @property
@@ -35,7 +37,7 @@ class Variant(NamedTuple):
         return json.dumps(whole, ensure_ascii=False)
 
     def source(self) -> Source:
-        return Source.of(self.file, self.text())
+        return replace(Source.of(self.file, self.text()), modules=self.modules)
 
 
 def _parts(name: str) -> Iterator[tuple[str, str]]:
@@ -62,8 +64,11 @@ def _whole(text: str) -> str:
 def _variants() -> Iterator[Variant]:
     for head, text in _parts("variants.txt"):
         name, puzzle, *script = head.split(" | ")
-        cells = re.split(r"^-- cell\n", text + "\n", flags=re.MULTILINE)
-        yield Variant(name, puzzle, tuple(map(_whole, cells)), bool(script))
+        first, *others = re.split(r"^-- (.*)\n", text + "\n", flags=re.MULTILINE)
+        parts = [*zip(others[::2], others[1::2], strict=True)]
+        cells = [first, *(code for label, code in parts if label == "cell")]
+        modules = [(label.removeprefix("module "), _whole(code)) for label, code in parts if label != "cell"]
+        yield Variant(name, puzzle, tuple(map(_whole, cells)), tuple(modules), bool(script))
     ddp = _whole("<<ddp ddp>>")
     yield Variant("ends of lines of another system", "ddp", (ddp.replace("\n", "\r\n"),))
     yield Variant("tabs", "ddp", (ddp.replace("    ", "\t"),))

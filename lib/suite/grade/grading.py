@@ -151,7 +151,7 @@ def _row(submission: Submission, assignment: Assignment, prefix: str, there: fro
             of_attempt = replace(submission, files=tuple(file for file in files if file.attempt == attempt))
             several += chosen(of_attempt, [puzzle]).of.values()
         for file, source in (*several, found.of[puzzle]):
-            code = sha256(repr(source.cells).encode("utf-8", "surrogatepass")).hexdigest()
+            code = sha256(repr((source.cells, source.modules)).encode("utf-8", "surrogatepass")).hexdigest()
             key = f"{prefix}-{code[:32]}-{puzzle}-{required.key}"
             attempts.setdefault(puzzle, []).append((file, key))
             if key not in there:

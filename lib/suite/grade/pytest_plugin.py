@@ -78,6 +78,7 @@ class Grading:
         except (AssignmentError, OSError) as error:
             raise pytest.UsageError(str(error)) from None
         self._required: dict[str, Required] = {}
+        self._modules: dict[Path, list[File]] = {}
         self._isolation = Isolation()
 
     def required(self, puzzle: str) -> Required | None:
@@ -89,10 +90,20 @@ class Grading:
         return self._required[puzzle]
 
     def judged(self, path: Path, required: Required) -> Score:
-        """Return what came of a puzzle in a file."""
+        """Return what came of a puzzle in a file, with the modules beside it that it imports. What answers a puzzle is
+        no module: a function that is somebody else's is not handed in by importing it."""
+        from lib.suite.grade.intake.submission import Submission, chosen
         from lib.suite.grade.judging import judge_source
+        from lib.suite.submissions.source import Source
 
-        return judge_source(_file(path).source(), required, self._isolation, self.config.limits).score
+        if (folder := path.parent) not in self._modules:
+            beside = Submission("", tuple(map(_file, sorted(folder.glob("*.py")))))
+            answers = [file for file, source in beside.sources() if isinstance(source, Source) and source.puzzles()]
+            self._modules[folder] = [file for file in beside.files if file not in answers]
+        modules = [file for file in self._modules[folder] if file.parts != (path.name,)]
+        puzzle = required.record.id
+        _, source = chosen(Submission("", (_file(path), *modules)), [puzzle]).of[puzzle]
+        return judge_source(source, required, self._isolation, self.config.limits).score
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Generator[None, list[Any], list[Any]]:

@@ -19,6 +19,7 @@ BEGIN = r"(?P<indent> *)# --- your code(?:: (?P<puzzle>\w+))? \(about (?P<lines>
 END = r"(?P=indent)# --- end of your code ---"
 GAP = re.compile(rf"^{BEGIN}\n(?P<body>(?:(?!# %%).*\n)*?){END}$", re.MULTILINE)
 """A whole gap: both of its markers are indented alike, and stand in one cell."""
+CELL = re.compile(r"# %%")
 
 
 class BuildError(ValueError):

@@ -6,19 +6,22 @@ Student code runs here: in a process that may come to harm, unless the code is o
 from __future__ import annotations
 
 import builtins
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import inspect
 import linecache
 import marshal
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import lru_cache
 from io import StringIO
 from itertools import islice
 from pathlib import Path, PurePath
-from types import CodeType
+from types import CodeType, ModuleType
 from typing import Any, NamedTuple
 
 from lib.puzzles.puzzle import Puzzle
@@ -123,6 +126,7 @@ class Extract:
     name: str
     file: str
     cells: tuple[Cell, ...]
+    modules: tuple[Cell, ...]
     ways: tuple[Way, ...]
     otherwise: SourceError
 
@@ -146,7 +150,7 @@ def extract(source: Source, name: str) -> Extract:
     otherwise = SourceError(f"{file} defines no function {name!r}; {instead}", "renamed")
     if program.broken and len(source.cells) == 1:
         otherwise = program.broken[0].error
-    return Extract(name, source.name, cells, tuple(ways), otherwise)
+    return Extract(name, source.name, cells, source.modules, tuple(ways), otherwise)
 
 
 def _step(unit: Statement) -> Step:
@@ -158,8 +162,9 @@ def _step(unit: Statement) -> Step:
 
 def run_extract(found: Extract) -> Callable[..., Any]:
     """Return the function. This runs the student's code. SourceError where it cannot be had."""
-    for cell, text in found.cells:  # whose lines a traceback and a message show, and which may lie in no file
-        linecache.cache[cell] = len(text), None, StringIO(text, newline="").readlines(), cell
+    _importable(found.modules, found.file)
+    for cell in found.cells:
+        _remember(*cell)
     why: SourceError | None = None
     for way in found.ways:
         try:
@@ -199,6 +204,11 @@ def _run(way: Way, found: Extract) -> Any:
     return namespace.get(found.name)
 
 
+def _remember(cell: str, text: str) -> None:
+    """Let a traceback and a message show the lines of a cell, which may lie in no file."""
+    linecache.cache[cell] = len(text), None, StringIO(text, newline="").readlines(), cell
+
+
 def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:
     try:
         if isinstance(step.code, SyntaxError):  # such as `await` in a function that is not async
@@ -219,3 +229,46 @@ def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:
         return broken_line(file, error, linecache.getline(file, error.lineno or 0) or error.text or "")
     except (Exception, SystemExit) as error:
         return SourceError(f"{PurePath(step.cell).name}, line {step.line}: {type(error).__name__}: {error}")
+
+
+# -- modules that were handed in ----------------------------------------------------------------------------------
+
+
+def _importable(modules: Sequence[Cell], file: str) -> None:
+    """Lets what came with a file be imported from now on, unless Python or an installed package has the name. What was
+    imported of an earlier file is forgotten."""
+    for found in [one for one in sys.meta_path if isinstance(one, _HandedIn)]:
+        sys.meta_path.remove(found)
+        for name in [name for name, module in sys.modules.items() if getattr(module, "__loader__", None) is found]:
+            del sys.modules[name]
+    if modules:
+        folder = PurePath(file).parent
+        texts = {str(PurePath(path)): text for path, text in modules}
+        sys.meta_path.append(_HandedIn(texts, [folder, *folder.parents]))
+
+
+class _HandedIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds a module among texts, in the folder of who imports it, or in one above."""
+
+    def __init__(self, texts: dict[str, str], folders: Sequence[PurePath]) -> None:
+        self._texts, self._folders = texts, folders
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        for folder in self._folders:
+            base = folder.joinpath(*fullname.split("."))
+            module, package = PurePath(f"{base}.py"), base / "__init__.py"
+            for name in (module, package):
+                if str(name) in self._texts:
+                    return importlib.util.spec_from_loader(fullname, self, origin=str(name), is_package=name == package)
+            if any(PurePath(one).is_relative_to(base) for one in self._texts):
+                return importlib.machinery.ModuleSpec(fullname, self, origin=str(base), is_package=True)
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None, "found above"
+        name = module.__spec__.origin or ""
+        text = self._texts.get(name, "")
+        _remember(name, text)
+        exec(compile(text, name, "exec", dont_inherit=True), module.__dict__)

@@ -62,11 +62,12 @@ STATES: Final = {
 class Source:
     """The code of a submission, as text: none of it has run.
 
-    `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `name` is the
-    file's.
+    `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `modules` are
+    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's.
     """
 
     cells: tuple[Cell, ...]
+    modules: tuple[Cell, ...] = ()
     name: str = ""
 
     @classmethod
@@ -98,9 +99,11 @@ class Source:
     def _answers(self, program: Program, puzzle: str) -> bool:
         if (found := program.definition(puzzle)) is None:
             return program.broken_after(puzzle) is not None
-        if isinstance(node := found[0], FUNCTIONS):
-            return required(node) == _taken(puzzle)
-        return not isinstance(node, IMPORTS)
+        if isinstance(node := found[0], IMPORTS):
+            handed_in = {PurePath(path).stem for path, _ in self.modules}
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+            return any(name.rpartition(".")[2] in handed_in for name in names)
+        return not isinstance(node, FUNCTIONS) or required(node) == _taken(puzzle)
 
     def spoken_of(self) -> frozenset[str]:
         """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
@@ -115,7 +118,7 @@ class Source:
             if isinstance(found[0], FUNCTIONS) and required(found[0]) != _taken(puzzle):
                 return f"{where} takes {counted(required(found[0]), 'argument')}, and is given {_taken(puzzle)}"
             if isinstance(found[0], IMPORTS):
-                return f"{where} is imported, and not defined in this file"
+                return f"{where} is imported from what was not handed in"
         # What is meant is likely called after the puzzle, or handed to a call about it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
@@ -139,12 +142,19 @@ class Source:
         return gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
-        """Digest the normal form of a puzzle's function and of what it uses. "" if it cannot be read."""
+        """Digest the normal form of a puzzle's function and of what it uses; of a module that was handed in, of all of
+        it. "" if it cannot be read."""
         try:
             if (needed := next(program_of(self.cells).needed(puzzle), None)) is None:
                 return ""
             nodes = [one.node for one in needed.statements]
-            text = "\n".join(sorted(map(_Writer(nodes).text, nodes)))
+            imports = {
+                part for node in nodes if isinstance(node, IMPORTS) for part in re.split(r"\W", ast.unparse(node))
+            }
+            modules = [cell for cell in self.modules if PurePath(cell[0]).stem in imports]
+            nodes += [one.node for one in statements(modules)[0]]
+            writer = _Writer(nodes, {PurePath(name).stem for name, _ in modules})
+            text = "\n".join(sorted(map(writer.text, nodes)))
             return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
         except (SourceError, RecursionError, MemoryError, ValueError):  # a number of more digits than Python writes
             return ""
@@ -175,7 +185,7 @@ def _taken(puzzle: str) -> int:
 class _Writer:
     """Writes statements in their normal form. Names that the source binds get numbers, anew in each statement."""
 
-    def __init__(self, nodes: Sequence[ast.stmt]) -> None:
+    def __init__(self, nodes: Sequence[ast.stmt], handed_in: set[str]) -> None:
         self._numbers: dict[str, str] = {}
         self._paths: dict[str, str] = {}
         every, arguments, attributes = set[str](), set[str](), set[str]()
@@ -191,7 +201,8 @@ class _Writer:
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                     attributes.add(node.attr)
                 elif isinstance(node, IMPORTS):
-                    self._paths |= import_paths(node)
+                    paths = import_paths(node).items()
+                    self._paths |= {name: path for name, path in paths if not handed_in & {*path.split(".")}}
                 in_class = in_class or isinstance(node, ast.ClassDef)
                 todo += [(part, in_class) for part in parts(node)]
         self._known = {"id": every | arguments, "name": every, "rest": every, "attr": attributes, "arg": arguments}

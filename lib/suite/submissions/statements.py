@@ -15,12 +15,12 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import PurePath
 from types import CodeType
 from typing import Any, cast
 
-from lib.suite.submissions.gap import parse
+from lib.suite.submissions.gap import CELL, parse
 
 MOST_TEXT = 2_000_000  # characters that are read: the sources of all puzzles with their texts have a quarter of that
 MOST_CODE = 250_000  # characters of lines that are no comments: those sources have 150,000
@@ -101,7 +101,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A cell that is no Python. `before` is how many statements come before it."""
+    """A cell, or a part of one, that is no Python. `before` is how many statements come before it."""
 
     text: str
     before: int
@@ -163,12 +163,11 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
             code -= sum(len(line) for line in text.split("\n") if not line.lstrip().startswith("#"))
         if room < 0 or code < 0:
             raise SourceError(f"{file} has more than {MOST_CODE:,} characters of code, so nobody reads it")
-        whole = tidy(text)
-        part = (_parsed if len(text) > SHORT else _known)(name, whole)
-        if isinstance(part, SourceError):  # where it is raised it takes hold of much, so that each has its own
-            broken.append(Broken(whole, len(found), SourceError(str(part))))
-        else:
-            found += part
+        for piece, part in (_pieces if len(text) > SHORT else _known)(name, tidy(text)):
+            if isinstance(part, SourceError):  # where it is raised it takes hold of much, so that each has its own
+                broken.append(Broken(piece, len(found), SourceError(str(part))))
+            else:
+                found += part
     return found, broken
 
 
@@ -183,8 +182,23 @@ def tidy(text: str) -> str:
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
-def _parsed(name: str, text: str) -> list[Statement] | SourceError:
-    """The statements of a text, or why it has none."""
+def _pieces(name: str, text: str) -> list[tuple[str, list[Statement] | SourceError]]:
+    """A cell as a whole; or, where it is no Python, the parts of it that `# %%` marks, each with its statements."""
+    whole = _parsed(name, text)
+    lines = text.split("\n")
+    marks = [n for n, line in enumerate(lines) if CELL.match(line)] if isinstance(whole, SourceError) else []
+    if not marks:
+        return [(text, whole)]
+    parts = [("\n".join(lines[n:end]), n) for n, end in zip([0, *marks], [*marks, len(lines)], strict=True)]
+    return [(part, _parsed(name, part, above)) for part, above in parts]
+
+
+_known = lru_cache(maxsize=256)(_pieces)
+"""Most cells of a notebook are the same for a whole class: they are read once."""
+
+
+def _parsed(name: str, text: str, above: int = 0) -> list[Statement] | SourceError:
+    """The statements of a text, or why it has none. `above` is how many lines stand above it."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as that of an escape that is none: it is not ours to say
@@ -192,19 +206,17 @@ def _parsed(name: str, text: str) -> list[Statement] | SourceError:
                 tree = parse(text, name)
             except SyntaxError:
                 tree = _parsed_as_notebook(text, name)
-            return [Statement(node, name) for node in tree.body]
+            body = (ast.increment_lineno(tree, above) if above else tree).body
+            return [Statement(node, name) for one in body for node in _unscripted(one)]
     except SyntaxError as error:
         lines, number = text.split("\n"), error.lineno or 0
+        error.lineno = number + above
         return broken_line(name, error, lines[number - 1] if 0 < number <= len(lines) else error.text or "")
     except (RecursionError, MemoryError):
         why = "it is nested too deep"
     except (ValueError, OverflowError) as error:  # a null character, half a character
         why = str(error)[:LONGEST]
     return SourceError(f"{PurePath(name).name} cannot be read: {why}")
-
-
-_known = lru_cache(maxsize=256)(_parsed)
-"""Most cells of a notebook are the same for a whole class: they are read once."""
 
 
 # -- commands of a notebook ----------------------------------------------------------------------------------------
@@ -245,6 +257,23 @@ def _command(line: str) -> str | None:
     if line.rstrip().endswith("?") and (found := QUESTION.fullmatch(line)):
         return f"{found[1]}pass"
     return None
+
+
+def _unscripted(node: ast.stmt) -> list[ast.stmt]:
+    """The statements of a cell that nbconvert wrote as get_ipython().run_cell_magic("time", "", "..."): its own."""
+    match node:
+        case ast.Expr(
+            ast.Call(
+                ast.Attribute(attr="run_cell_magic"),
+                [ast.Constant(str() as magic), ast.Constant(str()), ast.Constant(str() as text)],
+            )
+        ) if magic in RUN_PYTHON and not isinstance(inner := _parsed("", text), SourceError):
+            for part in chain.from_iterable(ast.walk(one.node) for one in inner):
+                if hasattr(part, "lineno"):
+                    ast.copy_location(part, node)
+            return [one.node for one in inner]
+        case _:
+            return [node]
 
 
 # -- which names -------------------------------------------------------------------------------------------------

@@ -242,6 +242,7 @@ def test_every_honest_solution_passes(tmp_path: Path) -> None:
     some = sample(VARIANTS)
     for number, variant in enumerate(some):
         files[f"student {number:02d}/{variant.file}"] = variant.text()
+        files |= {f"student {number:02d}/{path}": text for path, text in variant.modules}
     puzzles = dict.fromkeys(variant.puzzle for variant in some)
     book = graded(hand_in(tmp_path / "in", files), tmp_path / "out", asked(*puzzles, hidden=1, seed="spring"))
     for number, variant in enumerate(some):

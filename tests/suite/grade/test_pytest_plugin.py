@@ -128,6 +128,17 @@ def test_nothing_of_what_is_graded_is_imported(pytester: pytest.Pytester) -> Non
     assert trap.exists()
 
 
+def test_modules_come_along_and_other_peoples_answers_do_not(pytester: pytest.Pytester) -> None:
+    answer = OURS.partition("async def ddp")[2].partition("# %%")[0]
+    pytester.path.joinpath("mine.py").write_text(f"from lib import Model\n\nasync def answer{answer}", "utf-8")
+    pytester.path.joinpath("ann.py").write_text(
+        "from mine import answer\n\nasync def ddp(model):\n    await answer(model)\n"
+    )
+    pytester.path.joinpath("bob.py").write_text("import ann\n\nasync def ddp(model):\n    await ann.ddp(model)\n")
+    result = grade(pytester, "--puzzles", "-k", "not x", "-v")
+    assert outcomes(result) == {"ann.py::test_puzzle[ddp]": "PASSED", "bob.py::test_puzzle[ddp]": "FAILED"}
+
+
 def test_what_a_student_says_is_written_out(pytester: pytest.Pytester) -> None:
     pytester.path.joinpath("ann.py").write_text(TALKS, "utf-8")
     result = grade(pytester, "--puzzles", "--junitxml=out.xml", "--color=yes")

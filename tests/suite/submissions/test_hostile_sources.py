@@ -78,6 +78,18 @@ def test_what_nobody_writes(name: str) -> None:
 
 
 MANY_CELLS = [*((f"cell {n}", "x = = 1" if n % 2 else "#") for n in range(4_000)), ("last", "async def ddp(m): m()")]
+EACH_OTHER = [
+    (f"{one}.py", f"from {other} import f\nasync def ddp(m): return f(m)\ndef f(m): return [{'f(m), ' * 30}]\n")
+    for one, other in (("first", "second"), ("second", "first"))
+]
+ONE_BY_ONE = [
+    (
+        f"m{n}.py",
+        f"from m{n + 1} import {MANY}\n"
+        + "".join(f"def y{name}(): return {MANY}\n{name} = y{name}\n" for name in MANY.split(", ")),
+    )
+    for n in range(most(20))
+]
 
 
 @pytest.mark.parametrize(
@@ -85,10 +97,12 @@ MANY_CELLS = [*((f"cell {n}", "x = = 1" if n % 2 else "#") for n in range(4_000)
     [
         Source(tuple(MANY_CELLS), name="many.ipynb"),
         Source((("x", "#"),) * 100_000),
+        Source((("x.py", "from first import ddp"),), tuple(EACH_OTHER)),
+        Source((("x.py", f"from m0 import {MANY}\nasync def ddp(m): return {MANY}"),), tuple(ONE_BY_ONE)),
     ],
-    ids=["cells", "empty cells"],
+    ids=["cells", "empty cells", "modules that import each other", "modules one by one"],
 )
-def test_many_cells(source: Source) -> None:
+def test_many_cells_and_modules(source: Source) -> None:
     read(source)
 
 
@@ -108,10 +122,10 @@ def test_what_is_hardly_a_notebook(text: str) -> None:
     read(source)
 
 
-@given(st.lists(st.text(max_size=200), max_size=4))
-def test_any_text(texts: list[str]) -> None:
+@given(st.lists(st.text(max_size=200), max_size=4), st.booleans())
+def test_any_text(texts: list[str], beside: bool) -> None:
     cells = tuple((f"x.ipynb, code cell {number}", text) for number, text in enumerate(texts, 1))
-    Source(cells).normalised("ddp")
+    Source(cells, (("helpers.py", "".join(texts)),) if beside else ()).normalised("ddp")
 
 
 PARTS = ("def ddp(m):", "async def ddp(m): x", "    return x", "x = 1", "x += ddp", "del x", "class x: y = x", "if x:")

@@ -81,6 +81,20 @@ def test_what_is_not_used_makes_no_difference() -> None:
     assert form("import torch\nx = = 3", "def unused(): ...", FIRST, "simulate(ddp)", "SOME = 3") == form(FIRST)
 
 
+def test_a_module_counts_as_what_it_does() -> None:
+    code = "from helpers import step\nasync def ddp(model):\n    await step(model)"
+    forms = {
+        Source((("x.py", code.replace("helpers", stem)),), ((f"{stem}.py", text),)).normalised("ddp")
+        for stem, text in (
+            ("helpers", "async def step(model):\n    await model.allreduce(1, 2)"),
+            ("my_own", "async def step(m):  # mine\n    await m.allreduce(1, 2)"),
+        )
+    }
+    assert len(forms) == 1
+    other = Source((("x.py", code),), (("helpers.py", "async def step(model): ..."),)).normalised("ddp")
+    assert other not in forms
+
+
 @pytest.mark.parametrize("puzzle", sample(PUZZLES))
 def test_all_our_solutions_have_forms_of_their_own(puzzle: str) -> None:
     files = files_of(puzzle).values()

@@ -1,7 +1,9 @@
 """A function taken out of a source: with all that it uses, and nothing else; and what is read without running any."""
 
+import linecache
 import textwrap
 from ast import literal_eval
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,16 @@ from tests.support.said import Said
 from tests.support.variants import VARIANTS, Variant
 
 
-def source(*cells: str) -> Source:
-    """A notebook with these code cells."""
-    return Source.of("work.ipynb", notebook(*map(textwrap.dedent, cells)))
+def source(*cells: str, **modules: str) -> Source:
+    """A notebook with these code cells, and modules beside it."""
+    texts = [textwrap.dedent(cell) for cell in cells]
+    found = Source.of("work.ipynb", notebook(*texts))
+    beside = tuple((f"{name}.py", textwrap.dedent(text)) for name, text in modules.items())
+    return replace(found, modules=beside)
 
 
-def answer(*cells: str) -> Any:
-    return function_of(source(*cells), "basic")(None)
+def answer(*cells: str, **modules: str) -> Any:
+    return function_of(source(*cells, **modules), "basic")(None)
 
 
 NEEDED: dict[str, tuple[Any, tuple[str, ...]]] = {
@@ -60,11 +65,31 @@ def test_nothing_else_is_run(name: str, where: str) -> None:
         assert answer(*((OTHERS[name], mine) if where == "above" else (mine, OTHERS[name]))) == 3
 
 
+def test_modules_that_were_handed_in() -> None:
+    found = answer(
+        "from my_handed_helpers import helper\nimport random\ndef basic(m): return helper(), random.random() != 5",
+        my_handed_helpers="from my_handed_tables import TABLE\ndef helper(): return TABLE[0]",
+        my_handed_tables="TABLE = [8]",
+        random="def random(): return 5",
+    )
+    assert found == (8, True)
+
+
 test_what_is_wrong_is_named_with_its_cell_and_line = Said(__file__, "sources").test(lambda: {"answer": answer})
 
 
 def test_a_broken_cell_above_a_later_definition_counts_for_nothing() -> None:
     assert answer("def basic(m):\n  return (", "def basic(m):\n  return 2") == 2
+
+
+def test_a_py_whose_other_parts_are_broken() -> None:
+    text = "# %%\nx = = 1\n# %% [markdown]\n# Text\n# %%\ndef basic(m):\n    return 1 / m\n"
+    function = function_of(Source.of("work.py", text), "basic")
+    with pytest.raises(ZeroDivisionError) as caught:
+        function(0)
+    assert caught.tb.tb_next is not None
+    line = caught.tb.tb_next.tb_lineno
+    assert (line, linecache.getline("work.py", line)) == (7, "    return 1 / m\n")
 
 
 @cache

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from lib.files import packaged
 from lib.suite.grade.gradebook import Refused
-from lib.suite.grade.intake.archives import KNOWN, Entry, Unreadable, excess, walk, without_ending
+from lib.suite.grade.intake.archives import KNOWN, Entry, Unreadable, walk, within, without_ending
 from lib.suite.grade.intake.roster import moment
 from lib.suite.grade.intake.submission import (
     Collected,
@@ -256,18 +256,22 @@ def _put(pile: _Pile, entry: Entry, owner: Owner, root: int) -> None:
         pile.others.append((name, A_LINK if is_link else NOT_GRADABLE))
     elif entry.size == 0 and kind == ".py":  # such as __init__.py
         pile.others.append((name, EMPTY))
-    elif why := excess("bytes", entry.size):
-        pile.refused.append((name, why))
     else:
-        pile.files.append(file)
+        try:
+            within("bytes", entry.size)
+            pile.files.append(file)
+        except Unreadable as error:
+            pile.refused.append((name, str(error)))
 
 
 def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
     files = sorted(pile.files, key=lambda file: (file.attempt, file.parts, file.name))
     rows = list(pile.refused)
-    too_many = excess("notebooks and .py files beside it", len(files) - 1)
-    if why := too_many or excess("bytes with the student's other files", sum(file.size for file in files)):
-        rows.append((files[0].name, why))
+    try:
+        within("notebooks and .py files beside it", len(files) - 1)
+        within("bytes with the student's other files", sum(file.size for file in files))
+    except Unreadable as error:
+        rows.append((files[0].name, str(error)))
         files = []
     notes = _by_reason(pile.others if files or rows else (), pile.junk)
     if not files and not rows:

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -213,6 +213,8 @@ class Collected:
 
 # -- choosing ------------------------------------------------------------------------------------------------------
 
+IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
+MOST_MODULES: Final = 50  # modules that a file may bring
 MOST_CODE_TOGETHER: Final = 8 * 2**20  # characters of code of one student that are held at once
 REASONS: Final[list[str]] = KNOWN["files"]["passed_over"]
 
@@ -228,7 +230,7 @@ class Chosen(NamedTuple):
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
     """Read the files of a submission, and say which one counts for each of `puzzles`."""
-    sources: dict[File, Source] = {}
+    read: dict[File, Source] = {}
     refused: list[Refused] = []
     held = 0
     for file, found in submission.sources():
@@ -240,7 +242,12 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
             why = f"and what comes after it is not read: there are more than {MOST_CODE_TOGETHER / 1e6:.2g} MB of code"
             refused.append(Refused(file.name, why, submission.student))
             break
-        sources[file] = found
+        read[file] = found
+    modules = {file: _modules(file, read) for file in read}
+    sources = {
+        file: replace(source, modules=tuple((path, read[other].cells[0][1]) for path, other in modules[file].items()))
+        for file, source in read.items()
+    }
     defined = {file: source.puzzles(puzzles) for file, source in sources.items()}
     of: dict[str, tuple[File, Source]] = {}
     passed: defaultdict[str, list[str]] = defaultdict(list)
@@ -261,7 +268,7 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         }
         first = min(candidates, key=ranks.__getitem__)
         of[puzzle] = first, sources[first]
-        used.update(candidates)
+        used.update(candidates, modules[first].values())
         for file in candidates:
             if file != first:
                 pairs = zip(REASONS, ranks[file], ranks[first], strict=True)
@@ -291,3 +298,24 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
         except SourceError as error:
             rows.append(Refused(file.name, f"cannot be read: {error}", student, puzzle=puzzle))
     return rows
+
+
+def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:
+    """The .py in a file's folder and below, of its attempt, that it imports, and that those import, by path from it."""
+    folder = file.parts[:-1]
+    beside = {
+        f"{'/'.join(other.parts[len(folder) :])[:-3]}.py": other  # whose ending may be in capitals
+        for other in sources
+        if other != file
+        and ending(other.parts[-1]) == ".py"
+        and other.attempt[:2] == file.attempt[:2]
+        and other.parts[: len(folder)] == folder
+    }
+    texts = [text for _, text in sources[file].cells]
+    taken: dict[str, File] = {}
+    while texts and beside and len(taken) < MOST_MODULES:
+        words = {word for line in IMPORTS.findall(texts.pop()) for word in re.findall(r"\w+", line)}
+        for path in [path for path in beside if words.intersection(path.removesuffix(".py").split("/"))]:
+            taken[path] = beside.pop(path)
+            texts += [text for _, text in sources[taken[path]].cells]
+    return dict(sorted(taken.items()))

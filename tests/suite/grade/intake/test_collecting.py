@@ -160,6 +160,7 @@ def taken(root: str, files: Mapping[str, str | bytes], *puzzles: str) -> str:
             found = chosen(one, puzzles)
             said += [f"{one.student}: {', '.join(file.name for file in one.files) or 'nothing'}"]
             said += [f"  {puzzle}: {file.name}" for puzzle, (file, _) in found.of.items()]
+            said += [f"    imports {name}" for _, source in found.of.values() for name, _ in source.modules]
             said += [f"  {note}" for note in (*one.notes, *found.notes)] + [
                 f"  refused: {row.file} {row.why}" for row in found.refused
             ]

@@ -59,6 +59,7 @@ class Attempt(NamedTuple):
     body: str
     size: AtSize | None = None
     needs: tuple[str, ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
 
     @property
     def text(self) -> str:
@@ -73,8 +74,10 @@ def attempts(kind: str) -> list[Attempt]:
     _, *parts = TITLE.split(Path(__file__).with_suffix(".txt").read_text("utf-8"))
     found: list[Attempt] = []
     for which, name, size, needs, text in zip(*(parts[place::5] for place in range(5)), strict=True):
+        body, *modules = text.strip("\n").split("\n--- ")
+        beside = tuple((path, content) for path, _, content in (module.partition("\n") for module in modules))
         if which == kind:
-            found.append(Attempt(name, text.strip("\n"), OTHER if size else None, tuple((needs or "").split())))
+            found.append(Attempt(name, body, OTHER if size else None, tuple((needs or "").split()), beside))
     return found
 
 

@@ -60,7 +60,7 @@ def tampered(isolation: Isolation, attempt: Attempt, secret: Path, port: int) ->
     if not all(has(isolation, name) for name in attempt.needs):
         pytest.skip(f"nothing stops it without {' and '.join(attempt.needs)}")
     text = attempt.text.replace("SECRET", repr(str(secret))).replace("PORT", str(port))
-    source = Source((("attempt.py", text),), "attempt.py")
+    source = Source((("attempt.py", text),), attempt.modules, "attempt.py")
     sent = isolation.run(source, "basic", attempt.size, LIMITS)
     assert not scores(sent, attempt), sent
     assert "REACHED" not in sent.printed + sent.text
