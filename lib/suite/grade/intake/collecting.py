@@ -107,26 +107,34 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
 
 
 def _plain(parts: tuple[str, ...], top: int) -> Owner:
-    """Return whose a file is in folders of students, or among files."""
+    """Return whose a file is in folders of students, or of puzzles with files of students, or among files."""
     if len(parts) <= top + 1:
         name = without_ending(parts[-1])
         if not is_gradable(name) and name == parts[-1]:
             return Owner("", parts[-1:])
         return Owner(stem_of(name).rest or without_ending(parts[0]), parts[-1:])
-    if parts[top] in FILES["workplaces"]:
-        return Owner(without_ending(parts[0]), parts[top:])
-    return Owner(without_ending(parts[top]), parts[top + 1 :])
+    name = without_ending(parts[top])
+    stem = stem_of(name)
+    student, rest = name if stem.puzzle is None else stem.rest, parts[top + 1 :]
+    if name in FILES["workplaces"]:
+        student, rest = without_ending(parts[0]), parts[top:]
+    elif not student:
+        return _plain(parts, top + 1)
+    return Owner(student, rest)
 
 
 def students_below(paths: Iterable[tuple[str, ...]]) -> int:
     """Return how many parts of the paths of files lead to what holds all students: 1, the folder or archive that was
-    given; more where a single folder holds folders of several students, as zips often do."""
+    given; more where a single folder holds folders of several students, as zips often do; 0 where the folder that was
+    given is one student's: a notebook in it is called after its puzzle alone, and there are no folders of students."""
     found = [path for path in paths if is_gradable(path[-1])]
+    own = any(len(path) == 2 and (stem := stem_of(path[-1])).puzzle and not stem.rest for path in found)
     level = 1
     while not _several_students(found, level):
-        below = {path[level] if len(path) > level + 1 else "" for path in found}
-        if len(below) != 1 or "" in below:
-            return 1
+        if len({path[level] for path in found if len(path) > level + 1}) != 1 or any(
+            len(path) == level + 1 for path in found
+        ):
+            return 0 if own else 1
         level += 1
     return level
 
