@@ -6,7 +6,9 @@ import errno
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 """The folder that holds the packages lib and drawing: the repository's root, or where a wheel was installed."""
@@ -17,6 +19,14 @@ def packaged(package: str, name: str) -> str:
     from importlib.resources import files  # here and not above: `import lib` should be quick
 
     return files(package).joinpath(name).read_text("utf-8")
+
+
+@cache
+def table(package: str, name: str) -> dict[str, Any]:
+    """Return the TOML file of that name, which lies beside the modules of one of our packages. It is read once."""
+    import tomllib  # here and not above: `import lib` should be quick
+
+    return tomllib.loads(packaged(package, f"{name}.toml"))
 
 
 def ready(path: str | Path) -> Path:

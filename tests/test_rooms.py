@@ -25,10 +25,10 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 BUDGETS = {
     "drawing": 9_000,
     "lib/analysis": 3_320,
-    "lib/checker": 2_280,
+    "lib/checker": 2_130,
     "lib/cluster": 1_630,
-    "lib/diagnosis": 3_470,
-    "lib/errors": 890,
+    "lib/diagnosis": 3_460,
+    "lib/errors": 900,
     "lib/puzzles": 450,
     "lib/replay": 3_980,
     "lib/schedules": 4_670,

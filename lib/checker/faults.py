@@ -12,9 +12,9 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from math import lcm
 from operator import itemgetter
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from lib.errors.exceptions import PuzzleError, TraceError
+from lib.errors.exceptions import PuzzleError, TraceError, Words, words_in
 from lib.errors.source_lines import GIVEN, Place, lines_calling
 from lib.errors.wording import these
 from lib.trace.event import Event, Program, line_of, operation, place_of
@@ -57,8 +57,31 @@ def places(events: Sequence[tuple[int, Event | None]]) -> Where:
     return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
 
 
-def remark(what: str, *, fix: str, got: str | None = None, where: Where | Place | None = None) -> str:
-    return str(PuzzleError(what, got=got, fix=fix, where=None if getattr(where, "file", "") in GIVEN else where))
+def words_of(rule: str, *cases: str, **parts: object) -> Words:
+    """Return the words of a fault or a remark, which are in `words.toml`. Of an operation its line is told, too."""
+    return words_in(_texts(), rule, *cases, **_with_lines(parts))
+
+
+def because(cause: str, **parts: object) -> str:
+    """Return why something is so and what to do about it, where `words.toml` has that: filled in as by `words_of`."""
+    return _texts()["because"][cause].format(**_with_lines(parts))
+
+
+def _texts() -> dict[str, Any]:
+    from lib.files import table  # here and not above: of a run that goes well nothing is told
+
+    return table("lib.checker", "words")
+
+
+def _with_lines(parts: Mapping[str, object]) -> dict[str, object]:
+    told = {name: f"{operation(part)}{line_of(part)}" for name, part in parts.items() if isinstance(part, Event)}
+    return {**parts, **told}
+
+
+def remark(rule: str, *cases: str, where: Where | Place | None = None, **parts: object) -> str:
+    """Return a remark on a run, in the words of its rule, and with lines that are not given."""
+    where = None if getattr(where, "file", "") in GIVEN else where
+    return str(PuzzleError(**words_of(rule, *cases, **parts)._asdict(), where=where))
 
 
 # -- the final weights --------------------------------------------------------------------------------------------
@@ -67,17 +90,15 @@ def remark(what: str, *, fix: str, got: str | None = None, where: Where | Place 
 class _Fault(NamedTuple):
     """A fault, in words that may say `these layers` where it is one of the final weights of some layers."""
 
-    what: str
-    expected: str | None
-    got: str | None
-    fix: str
+    words: Words
     where: Place | None
     rank: int | None = None
 
     def text(self, layers: Collection[int] = ()) -> str:
-        what = self.what.replace("these layers", these("layer", layers)) if layers else self.what
-        error = PuzzleError(what, expected=self.expected, got=self.got, fix=self.fix, rank=self.rank, where=self.where)
-        return fault_of(error)
+        words = self.words._asdict()
+        if layers:
+            words["what"] = self.words.what.replace("these layers", these("layer", layers))
+        return fault_of(PuzzleError(**words, rank=self.rank, where=self.where))
 
 
 def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
@@ -126,69 +147,54 @@ def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault
     """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
     if not updated:
         rank, event = next(((p.rank, p.events[-1]) for p in trace.programs if p.events), (0, None))
-        expected = "every layer updated once, and handed in with model.set_final_weight"
-        got = "no operation at all" if event is None else f"rank {rank} ended after {event.op}"
-        fix = "look for a `return` that comes too early, or a loop that leaves layers out"
-        return _Fault("no update and no final weight of these layers", expected, got, fix, place_of(event))
-    event = updated[0][1]
+        words = words_of("untouched", "at_all" if event is None else "", rank=rank, op=event and event.op)
+        return _Fault(words, place_of(event))
+    event, ranks = updated[0][1], these("rank", {rank for rank, _ in updated})
     source = event.source  # the line that would hand in the weights is known while the code is at hand
     lines = [] if source is None or isinstance(source, Place) else lines_calling(source[0], "set_final_weight")
-    got = f"an update on {these('rank', {rank for rank, _ in updated})}, "
     if lines:
-        got += f"but line {lines[0].line}, which hands in the weights, was not reached"
-        fix = "look for a `return` before that line, or a loop or an `if` around it that leaves layers out"
-    else:
-        got += "and no set_final_weight after it"
-        fix = "hand in what update gives: model.set_final_weight(layer, weights[layer]);\n"
-        fix += "if that line is there, look for a `return` before it"
-    expected = "model.set_final_weight(layer, weights[layer]) for each layer, on every rank that updates it"
-    return _Fault("no final weight of these layers", expected, got, fix, lines[0] if lines else place_of(event))
+        return _Fault(words_of("not_handed_in", "not_reached", ranks=ranks, line=lines[0].line), lines[0])
+    return _Fault(words_of("not_handed_in", ranks=ranks), place_of(event))
 
 
 def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | None, pretend: bool) -> _Fault | None:
     """Return what is wrong with one final weight."""
     if flaw is not None and not (pretend and flaw.pretended):
         on = "" if flaw.rank == rank else f" on rank {flaw.rank}"
-        what = f"the final weight of these layers does not count: {flaw.what}{on}"
-        return _Fault(what, flaw.instead, None, flaw.fix, place_of(flaw.event), rank)
+        words = Words(f"the final weight of these layers does not count: {flaw.what}{on}", flaw.instead, fix=flaw.fix)
+        return _Fault(words, place_of(flaw.event), rank)
     if weight.step == 1:
         return None
     program = trace.programs[rank]
     updates = [(n, e) for n, e in enumerate(program.events) if e.op in UPDATES and e.layer == weight.layer]
     places = {place.line for _, e in updates if (place := place_of(e)) is not None}
     lines = these("line", places) if places else ""
+    known = "known" if lines else ""
     if weight.step > 1:
-        what = f"the final weight of these layers was updated {weight.step} times"
-        fix = "one training step updates each weight once: leave the others out"
         sent = [n for e in program.events if e.op == "allreduce_bucket" for n in e.inputs]
-        if len({*sent}) < len(sent):
-            fix = "its gradient went into several buckets: begin a new list after each call of allreduce_bucket"
-        return _Fault(what, "exactly one update", f"updates in {lines}" if lines else None, fix, place_of(event), rank)
+        why = "in_buckets" if len({*sent}) < len(sent) else ""
+        words = words_of("updated_often", known, why, times=weight.step, lines=lines)
+        return _Fault(words, place_of(event), rank)
     # Not updated at all: look for the likely reason, the most telling first.
     now = next(number for number, mine in enumerate(program.events) if mine is event or mine == event)
-    fix = "update it first: weights[layer], opt_states[layer] = model.update(...)"
+    why, parts = "", dict[str, object]()
     everywhere = [(p.rank, e.layer) for p in trace.programs for e in p.events if e.op in UPDATES]
     others = {rank for rank, layer in everywhere if layer == weight.layer}
     gathered = next((e for e in program.events if e.op == "allgather" and set(e.outputs) & set(event.inputs)), None)
     if not everywhere and (sums := _unused(program, ("allreduce", "allreduce_bucket"))):
-        fix += f";\nnothing uses the sums that {operation(sums[0])} gave. If that line is there, does its loop run?\n"
-        fix += "clear() empties a list under all of its names; an empty list of its own is `[]`"
+        why, parts = "not_reached", {"sums": operation(sums[0])}
     elif others and not updates:
-        fix = f"only {these('rank', others)} called update: every rank updates its own copy, or its own shard"
+        why, parts = "by_others", {"ranks": these("rank", others)}
     elif not updates and rank in dict(everywhere) and (left := _unused(program, BY_WEIGHT, weight.layer)):
-        fix = f"{left[-1].op}{line_of(left[-1])} gave a gradient that nothing uses: no sum and no update takes it.\n"
-        fix += "Does a loop end too early, or does something still wait in a list?"
+        why, parts = "not_summed", {"op": left[-1].op, "line": line_of(left[-1])}
     # In ZeRO's last step, say: the gather stands before the update.
     elif gathered is not None and updates:
-        fix = f"the all-gather{line_of(gathered)} was called with the shard from before its update: "
-        fix += "update first, then gather"
+        why, parts = "gathered_before", {"line": line_of(gathered)}
     elif any(number < now for number, _ in updates):
-        fix = "update changes nothing in place: keep the new weight that it returns, and hand that in"
+        why = "result_dropped"
     elif updates:
-        fix = "hand in the weight after its update: one handed in before stays as it was"
-    got = f"the weight as it was loaded; update is called in {lines}" if lines else "the weight as it was loaded"
-    what = "the final weight of these layers was never updated"
-    return _Fault(what, "exactly one update", got, fix, place_of(event), rank)
+        why = "handed_in_before"
+    return _Fault(words_of("never_updated", known, why, lines=lines, **parts), place_of(event), rank)
 
 
 def _unused(program: Program, ops: Collection[str], layer: int | None = None) -> list[Event]:
@@ -224,19 +230,15 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
         noun, cut = "column shard", [place.dims[-1] for place in places]
         missing = union(cut).dim.whole.minus(union(cut))
     parts = _parts(missing, {part.grid for part in cut if part.grid})
-    fix, at = "call model.set_final_weight on every rank, with the shard that it has updated", place_of(here[0][1])
+    why, at = "", place_of(here[0][1])
     had = {rank for rank, event in trace.events() if event.op in LOADS and event.layer == layer}
     if had == set(ranks) and parts > len(had):
         cuts = [place_of(e) for e in trace.programs[ranks[0]].events if e.op == "shard" and e.layer == layer]
         at = next((line for line in reversed(cuts) if line and at and line.function == at.function), at)
-        fix = "a rank updates all of what it has the sum and the state of: cut the weight no smaller than that"
-    absent, every = f"the part of the weight {missing.words(0)} is", "all of the weight"
-    if parts:
-        absent = missing.words(parts, noun) + (" is" if missing.size * parts == missing.dim.size else " are")
-        every = f"all {parts} {noun}s"
-    what = f"the final weights of these layers are not complete: {absent} on no rank"
-    expected = f"{every}, each handed in by a rank that has updated it"
-    return _Fault(what, expected, f"final weights from {these('rank', ranks)} only", fix, at)
+        why = "cut_smaller"
+    are = "is" if not parts or missing.size * parts == missing.dim.size else "are"
+    told = {"missing": missing.words(parts, noun), "are": are, "parts": parts, "noun": noun}
+    return _Fault(words_of("incomplete", "in_shards" if parts else "", why, ranks=these("rank", ranks), **told), at)
 
 
 # -- the next step ------------------------------------------------------------------------------------------------
@@ -270,11 +272,9 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
     for (kind, ends, fix, place), ranked in lacks.items():
         ranks, layers = {rank for rank, _ in ranked}, {value.layer for _, value in ranked}
         rank, value = ranked[0]
-        what = f"{these('rank', ranks)} {'is' if len(ranks) == 1 else 'are'} not ready for the next training step: "
-        what += f"the {kind} of {these('layer', layers)} is not up to date there"
-        expected = "whatever a rank has before the step it has after it, updated once: "
-        expected += f"rank {rank} began with the {describe(value)}"
-        found.append(_Fault(what, expected, f"rank {rank} ends with {ends}", fix, place).text())
+        are = "is" if len(ranks) == 1 else "are"
+        parts = {"kind": kind, "layers": these("layer", layers), "value": describe(value), "ends": ends, "fix": fix}
+        found.append(_Fault(words_of("unready", ranks=these("rank", ranks), are=are, rank=rank, **parts), place).text())
     return found
 
 
@@ -339,26 +339,11 @@ def _ends(value: Held, after: list[Held]) -> str:
 
 
 def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
-    weight = isinstance(value, Weight)
+    weight, whole = isinstance(value, Weight), value.is_complete()
     if ends == PARTLY and weight:
-        group = "" if value.is_complete() else ", group=..."  # of those who have updated the rest
-        why = f"gather the updated shards: weights[layer] = await model.allgather(weights[layer], layer{group})"
-        return f"{why};\nor begin with no more than the shard that this rank updates"
+        return because("gather_the_updated", group="" if whole else ", group=...")  # of those who updated the rest
     if ends == PARTLY:
-        which = "model.rank, model.RANKS" if value.is_complete() else f"..., {now[0].total}"
-        why = "this rank updates only a part of it: begin with no more than that part"
-        return f"{why}:\n_, opt_states[layer] = model.load_weights(layer, {which})"
-    updates = any(event.op in UPDATES and event.layer == value.layer for event in program.events)
-    if updates and ends == TWICE:
-        return "one training step updates a layer once: leave the others out"
-    kept = "weights[layer], opt_states[layer] = model.update(...)"
-    if updates and weight:
-        return f"keep what update gives: {kept}"
-    if updates:
-        begins = "the next step begins with the optimizer state, too: keep both results of update in stores, to the end"
-        return f"{begins}:\n{kept}"
-    if weight:
-        why = "update the weight on this rank too, or get the updated one from the rank that has it (a broadcast, an"
-        return f"{why}\nall-gather of the updated shards, a message) and keep it in weights; or do not load it here"
-    why = "update a layer where its optimizer state is, and keep both results of update; or load the state only on"
-    return f"{why}\nthe rank that updates with it"
+        return because("load_that_part", part="model.rank, model.RANKS" if whole else f"..., {now[0].total}")
+    if any(event.op in UPDATES and event.layer == value.layer for event in program.events):
+        return because("update_once" if ends == TWICE else "keep_the_weight" if weight else "keep_the_state")
+    return because("get_the_weight" if weight else "update_at_the_state")

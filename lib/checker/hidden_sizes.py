@@ -12,7 +12,7 @@ from math import inf
 from typing import Any
 
 from lib.analysis import figures
-from lib.checker.faults import places
+from lib.checker.faults import because, places, words_of
 from lib.checker.judging import counts
 from lib.checker.verdict import RIGHT_AT, Verdict, check, refusal
 from lib.cluster.costs import LISTS, Costs
@@ -48,9 +48,8 @@ def tried_elsewhere(answer: Callable[..., Any], record: Puzzle, verdict: Verdict
             outcome.before = f"{RIGHT_AT} {record.size.words()}, but not at {there}:"
             return replace(verdict, correct=False, faults=(str(outcome),)), outcome
         if (end := figures.end(outcome)) > hidden.time and not slow:
-            slow = f"{verdict.goals[-1].name!r} has to hold at other sizes, too: at {there} yours ends at {end:g}, "
-            ask = "Does each cut weigh layers and ranks?" if lists else "Is there a number that fits this size alone?"
-            slow += f"where {hidden.time:g} is possible. {ask}"
+            parts = {"goal": verdict.goals[-1].name, "there": there, "end": end, "possible": hidden.time}
+            slow = because("slow_with_lists" if lists else "slow_at_a_size", **parts)
     if (error := wrong_with(answer, record)) is not None:
         error.before = f"{RIGHT_AT} {record.size.words()}, but not {error.before}"
         return replace(verdict, correct=False, faults=(str(error),)), error
@@ -81,10 +80,9 @@ def _given_otherwise(trace: Trace, batches: int) -> PuzzleError | None:
     for program in trace.programs:
         taken = [event for event in program.events if event.op == "get_activation"]
         if (count := sum(len(event.batches) for event in taken)) != batches:
-            what, expected = f"rank {program.rank} is given {counted(count, 'batch')}", counted(batches, "batch")
-            where = places([(program.rank, event) for event in taken[:1]])
-            fix = "does what you take depend on that argument?"
-            return CheckError(what, expected=f"{expected} on each rank", where=where, fix=fix)
+            given, asked = counted(count, "batch"), counted(batches, "batch")
+            words = words_of("given_otherwise", rank=program.rank, given=given, asked=asked)
+            return CheckError(**words._asdict(), where=places([(program.rank, event) for event in taken[:1]]))
     return None
 
 
@@ -110,15 +108,9 @@ def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -
     late = [one.rank for one in programs if one.rank in raised and any(e.op in COMMUNICATION for e in one.events)]
     if len(raised) == hidden.ranks and not late:
         return None
-    what, fix = "no rank refuses these parts", "is a part too small to lend, or a window too wide? Ask `sizes`"
-    fix = "it does refuse, but not with a ValueError: raise that" if otherwise else fix
-    if late:
-        what, fix = f"{numbered('rank', late)} refused too late", "refuse before the first exchange"
-    elif raised:
-        what = f"of all ranks, only {numbered('rank', sorted(raised))} refused these parts"
-        fix = "let every rank decide by what all of them know: by `sizes`, and not by its own rows"
-    got = got or (None if raised else "ranks that end without an error")
-    error = CheckError(what, expected="a ValueError on every rank, before it sends anything", got=got, fix=fix)
+    case = "too_late" if late else "by_some" if raised else "otherwise" if otherwise else "by_none"
+    words = words_of("not_refused", case, ranks=numbered("rank", late or sorted(raised)))
+    error = CheckError(**words._replace(got=got or words.got)._asdict())
     error.where = [(rank, found) for rank in sorted(raised) if (found := raised_at(raised[rank])) is not None]
     error.trace = trace
     return error
@@ -131,7 +123,7 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -> P
         models = simulate(function, puzzle=record.id, **size)
     except PuzzleError as error:
         if any(one.refused for one in record.variants) and isinstance(error.__cause__, ValueError):
-            error.fix = "here each rank has the rows that its neighbours need: let no rank refuse that"
+            error.fix = because("refuse_nothing")
         return error
     if isinstance(models, Unsolved):
         return CheckError(f"{record.id} raises NotSolved", expected="a function that runs to its end at every size")

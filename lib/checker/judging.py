@@ -15,11 +15,12 @@ one all-reduce through all of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from lib.analysis import figures
-from lib.checker.faults import fault_of, finals, maker_of, places, remark, unready
+from lib.checker.faults import fault_of, finals, maker_of, places, remark, unready, words_of
 from lib.checker.verdict import Verdict
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError, TraceError
@@ -130,7 +131,7 @@ def _against(
     # A limit on what is sent belongs to its goal and all harder ones.
     over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
     if record is not None and trace.costs != record.costs:
-        said.append(notes.other_costs(figures.end(trace), end))
+        said.append(remark("other_costs", mine=figures.end(trace), judged=end))
     if rebuilt is None:
         return over, said
     fixes.keep()  # what fix() shows from here on is a note's
@@ -176,20 +177,14 @@ def forgotten(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: b
         makers = [(rank, maker_of(run.programs[rank], number)) for rank, number, _ in misplaced]
         rank, number, store = misplaced[0]
         (value,) = run.programs[rank].values_of([number])
-        what = f"rank {rank} keeps {with_article(value.kind)} in the store {STORES[store]}"
-        fix = f"it works, and counts the same; but {STORE[type(value)]} is where you will look for it"
-        yield remark(what + more(makers, "value"), where=places(makers), fix=fix)
+        told = {"kind": with_article(value.kind), "store": STORES[store], "better": STORE[type(value)]}
+        yield remark("misplaced", where=places(makers), rank=rank, more=more(makers, "value"), **told)
     if lost:
         rank, event = lost[0]
-        what = f"rank {event.peer} never received what rank {rank} passed to it" + more(lost, "message")
-        fix = f"receive it on rank {event.peer}: await model.receive({rank}), or do not pass it"
-        yield remark(what, where=places(lost), fix=fix)
+        yield remark("not_received", where=places(lost), rank=rank, peer=event.peer, more=more(lost, "message"))
     if unawaited:
         rank, event = unawaited[0]
-        what = f"rank {rank} did not await its {event.op}" + more(unawaited, "call")
-        got = "a communication that never ends: what it sends stays in memory to the end of the run"
-        fix = f"await it: await model.{event.op}(...); or leave it out, if nothing reads what it brings"
-        yield remark(what, got=got, where=places(unawaited), fix=fix)
+        yield remark("not_awaited", where=places(unawaited), rank=rank, op=event.op, more=more(unawaited, "call"))
 
 
 def _strays(program: Program) -> list[tuple[int, int]]:
@@ -211,23 +206,17 @@ def fed(trace: Trace) -> Iterator[str]:
 
 def wrong_size(trace: Trace, record: Puzzle) -> list[str]:
     """Say why a run is not one at the size of a record, on its machines, with its layers."""
-    run, which = f'simulate({record.id}, puzzle="{record.id}")', f"the puzzle {record.id}"
-    size, fix = record.size, f"run it at its own size: {run}"
+    tell = partial(words_of, puzzle=record.id)
+    size = record.size
     sizes = zip(size._fields, size.of(trace), size, strict=True)
-    said = (f"{which} has {wanted} {name}, this run has {mine}" for name, mine, wanted in sizes if mine != wanted)
-    found = [PuzzleError(what, fix=fix) for what in said]
+    found = [tell("other_size", name=name, mine=mine, own=own) for name, mine, own in sizes if mine != own]
     if _machines(trace.mesh, trace.ranks) != _machines(record.mesh, trace.ranks):
-        what = f"{which} has other hosts or processes than this run"
-        expected = "each device on the host and in the process where the puzzle has it"
-        fix = f"leave out mesh=, or give it the host_size and the processes of the puzzle: {run}"
-        found.append(PuzzleError(what, expected=expected, fix=fix))
+        found.append(tell("other_machines"))
     if trace.padding:
-        what = f"{which} has no padding, and this run has {counted(trace.padding, 'batch')} of it"
-        found.append(PuzzleError(what, fix="leave out padding= in simulate(...)"))
+        found.append(tell("padded", batches=counted(trace.padding, "batch")))
     if trace.descriptions != record.described(trace.layers):
-        what = f"the layers of {which} have other sizes than those of this run"
-        found.append(PuzzleError(what, fix="leave out layers= in simulate(...): puzzle= has them"))
-    return [fault_of(error) for error in found]
+        found.append(tell("other_layers"))
+    return [fault_of(PuzzleError(**words._asdict())) for words in found]
 
 
 def _machines(mesh: Mesh | None, ranks: int) -> list[tuple[int, int]]:

@@ -15,8 +15,8 @@ from lib.analysis.dependencies import At, causes_of
 from lib.analysis.waiting.critical_path import critical_path
 from lib.analysis.waiting.gaps import Gap, gaps
 from lib.analysis.waiting.why import ready_meanwhile
-from lib.checker.faults import Where, maker_of, places, remark
-from lib.checker.notes import STAYS, gathered_elsewhere, in_vain, is_given
+from lib.checker.faults import Where, because, maker_of, places, remark
+from lib.checker.notes import gathered_elsewhere, in_vain, is_given
 from lib.cluster.costs import in_units, ticks, units
 from lib.errors.source_lines import ORDER, Place
 from lib.errors.wording import counted, exact, more, plural, these, with_article
@@ -28,25 +28,6 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import BY_INPUT, COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, UPDATES
 from lib.values.values import Activation, Weight, WeightGrad
 
-START_EARLIER = (
-    "call a collective before work that can do without its result, and await it after that work:\n"
-    "what lies between the call and the await runs at the same time"
-)
-"""How to spend less time in collectives."""
-TAKE_TURNS = (
-    "let passes of different microbatches take turns, each up to its next exchange: while what the\n"
-    "one has sent is on its way, the other computes. They do? Then run first and alone what another place waits for"
-)
-"""The same where only given code calls them."""
-ISSUE_EARLIER = (
-    "put UNSHARD before a pass that can do without it: the all-gather runs beside that pass;\n"
-    "and gather no stage again that could have stayed whole"
-)
-REDUCE_EARLIER = "write REDUCE_GRAD right after the last backward of its stage: then it runs beside the next passes"
-"""The same where only the order was said."""
-OVER_ALL = "gather weights, and scatter gradients, along the axis whose ranks are in one host"
-WHOLE_SUMS = "they bring whole gradients: a reduce-scatter inside the host first leaves a shard of each to travel"
-"""What to send less of between hosts."""
 BUCKETED = ("allreduce", "allreduce_bucket")
 """Collectives whose values can travel together."""
 Fixes = Sequence["Callable[[Late], Iterator[str]]"]
@@ -82,11 +63,11 @@ class Late:
         mine = (gap for gap in gaps(trace) if gap.rank == self.rank and gap.kind not in NO_WAITS and gap.before)
         self.waits = sorted(mine, key=lambda gap: -gap.length)
 
-    def told(self, got: str, where: Where, fix: str) -> str:
+    def told(self, cause: str, where: Where, *cases: str, **parts: object) -> str:
         """Put a cause into words: what the run does, in which lines, and what to do instead."""
         over = exact(self.over) if self.over >= 0.0001 else f"{self.over:.10g}"
-        what = f'for "{self.name}" the run is {over} {plural("time unit", float(over))} too long'
-        return remark(what, got=got, where=where, fix=fix)
+        parts |= {"name": self.name, "over": over, "units": plural("time unit", float(over))}
+        return remark("late", cause, *cases, where=where, **parts)
 
     def saved(self, calls: Sequence[Event]) -> float:
         """Return how many time units earlier the run would end if such operations took no time."""
@@ -121,20 +102,16 @@ def _done_again(run: Late) -> Iterator[str]:
     if not again:
         return
     if vain:
-        got = f"nothing uses what {operation(vain[0][1])} gives" + more(vain, "computation", "; and")
-        yield run.told(got, places(vain[:1]), "leave out what nobody needs")
+        yield run.told("in_vain", places(vain[:1]), op=operation(vain[0][1]), more=more(vain, "computation", "; and"))
     alone = len({rank for rank, _ in again[0][1]}) == 1
     # What is made again soonest was deleted for the least gain: that of others may be what saves the memory.
     soon = min(_apart(found) for _, found in again)
     again = [one for one in again if _apart(one[1]) == soon or not alone]
     (op, layer, batch), found = again[0]
-    got = f"{op} of layer {layer} for batch {batch} was computed {len(found)} times"
-    got += f", the last one {in_units(soon)} later" if alone else f", on {these('rank', {rank for rank, _ in found})}"
-    fix = "give each rank work that no other rank does: its own batches, or its own part of them, or its own layers"
-    fix = "keep what that gave, instead of computing it again" if alone else fix
-    halves = "a whole backward does both halves: what is left after the input half is backward_weight"
-    fix = fix if len({event.op for _, event in found}) == 1 else halves
-    yield run.told(got + more(again, "computation", "; and"), places(found), fix)
+    cases = "alone" if alone else "", "in_halves" if len({event.op for _, event in found}) > 1 else ""
+    parts = {"op": op, "layer": layer, "batch": batch, "times": len(found), "more": more(again, "computation", "; and")}
+    ranks = these("rank", {rank for rank, _ in found})
+    yield run.told("again", places(found), *cases, ranks=ranks, later=in_units(soon), **parts)
 
 
 def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
@@ -171,8 +148,8 @@ def _states_travel(run: Late) -> Iterator[str]:
     calls = ((p, e) for p in run.trace.programs for e in p.events if e.op in COLLECTIVES)
     if moved := [(p.rank, e) for p, e in calls if is_for_update(p, e)]:
         kind = run.trace.programs[moved[0][0]].values_of(moved[0][1].inputs)[0].kind
-        got = f"rank {moved[0][0]} brings {with_article(kind)} to {operation(moved[0][1])}{more(moved, 'call')}"
-        yield run.told(got, places(moved), STAYS)
+        parts = {"rank": moved[0][0], "value": with_article(kind), "op": operation(moved[0][1])}
+        yield run.told("moved", places(moved), more=more(moved, "call"), fix=because("send_less_updates"), **parts)
 
 
 def _uneven(run: Late) -> Iterator[str]:
@@ -180,17 +157,15 @@ def _uneven(run: Late) -> Iterator[str]:
     busy, placed = run.busy, run.spot is None and run.waiting > 0
     most, least = busy.index(max(busy)), busy.index(min(busy))
     if busy[most] > (busy[least] if placed else ticks(run.limit)) >= busy[least]:
-        fix = "share the work more evenly, before you hide what ranks wait for"
+        cases = ["placed"] if placed else []
         if placed:  # the busiest need not be in the way, nor the idlest have time: what if a layer moved?
             ends = {pair: run.with_layers(*pair) for pair in permutations(range(run.trace.ranks), 2)}
             best = min(ends, key=lambda pair: (ends[pair], -busy[pair[0]]))
-            fix = "to move one layer to another rank makes it no faster: which rank should have another stage?"
             if ends[best] < figures.makespan(run.trace):
-                (most, least), fix = best, "give rank {} less to do and rank {} more, or another stage".format(*best)
+                (most, least), cases = best, ["placed", "to_move"]
         longest = max((e for e in run.trace.programs[most].events if e.op in COMPUTE), key=lambda event: event.length)
-        got = f"computes for {in_units(busy[most])}, and rank {least} for {in_units(busy[least])}; the longest is "
-        got = f"rank {most} {'' if placed else 'alone '}{got}{operation(longest)}"
-        yield run.told(got, places([(most, longest)]), fix)
+        parts = {"most": most, "least": least, "long": in_units(busy[most]), "short": in_units(busy[least])}
+        yield run.told("uneven", places([(most, longest)]), *cases, longest=operation(longest), **parts)
 
 
 # -- collectives that nothing hides -------------------------------------------------------------------------------
@@ -214,12 +189,12 @@ def _bare(run: Late) -> Iterator[str]:
     own = COLLECTIVES.keys() & {*run.asks} or not all(map(is_given, mine))
     found = [gap for gap in gaps(run.trace) if gap.rank == program.rank and gap.before and gap.before.event in mine]
     late = chain(*(ask(run, program, found) for ask in (_beside, _called_late, _in_the_way)), _beside(run, None, found))
-    earlier = chain(late, [START_EARLIER]) if own else [TAKE_TURNS]
-    fix = ISSUE_EARLIER if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
+    earlier = chain(late, [because("start_earlier")]) if own else [because("take_turns")]
+    fix = because("unshard_earlier") if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
     # The line that the fix names: of the others one may be given, and none has to change first.
     lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
-    got = f"rank {program.rank} spends {in_units(length)} in {counted(len(mine), 'collective')}{far}"
-    yield run.told(f"{got}, and computes nothing meanwhile", lines, fix)
+    parts = {"rank": program.rank, "time": in_units(length), "calls": counted(len(mine), "collective"), "far": far}
+    yield run.told("bare", lines, fix=fix, **parts)
 
 
 def _beside(run: Late, program: Program | None, waited: Sequence[Gap]) -> Iterator[str]:
@@ -232,8 +207,7 @@ def _beside(run: Late, program: Program | None, waited: Sequence[Gap]) -> Iterat
         ready = [(call, at) for call, at in ready if at.event.op not in UPDATES]
     if ready:
         call, work = min(ready, key=lambda p: (-min(at.event.length for at in p), p[1].number - p[0].number))
-        words = " could run beside ".join(f"{operation(at.event)}{line_of(at.event)}" for at in (call, work))
-        yield f"{words}:\ncall it before that, and await it after"
+        yield because("beside", call=call.event, work=work.event)
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
@@ -242,15 +216,13 @@ def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
     sums = {number: event for event in events if event.op == "allreduce" for number in event.outputs}
     for cut in (event for event in events if event.op == "scatterreduce" and not sums.keys().isdisjoint(event.inputs)):
         whole = next(sums[number] for number in cut.inputs if number in sums)
-        why = f"the all-reduce{line_of(whole)} sums whole gradients, and the reduce-scatter{line_of(cut)} cuts the sum "
-        yield f"{why}afterwards:\ncut first, and all-reduce the shard that is left, 1/{len(cut.group)} of it"
+        yield because("cut_first", whole=line_of(whole), cut=line_of(cut), ranks=len(cut.group))
     for number, whole in sums.items():
         uses = [event for event in events if number in event.inputs and event.outputs]
         cuts = {"shard"} if "scatterreduce" in run.asks else {"shard", *UPDATES}
         sizes = {(e.op in cuts, program.values_of(e.outputs)[0].elements()) for e in uses}
         if sizes == {(True, program.values_of([number])[0].elements() / len(whole.group))}:
-            why = f"of the sum that the all-reduce{line_of(whole)} brings, this rank uses only a shard"
-            yield f"{why}:\na reduce-scatter brings no more than that, in half the time"
+            yield because("only_a_shard", line=line_of(whole))
 
 
 def _between_hosts(run: Late, program: Program | None = None) -> Iterator[str]:
@@ -261,17 +233,18 @@ def _between_hosts(run: Late, program: Program | None = None) -> Iterator[str]:
     for event in (event for event in program.events if event.op in COLLECTIVES):
         hosts, sums = {mesh.host(rank) for rank in event.group}, event.op == "allreduce"
         if len(hosts) > 1 and sums and all(value.is_complete() for value in program.values_of(event.inputs)):
-            found[WHOLE_SUMS].append(event)
+            found["whole_sums"].append(event)
         elif 1 < len(hosts) < len(event.group) and not sums:
-            found[OVER_ALL].append(event)
-    for fix, calls in found.items():
+            found["over_all"].append(event)
+    for why, calls in found.items():
         mine = (one for one in program.values if isinstance(one, Weight) and one.layer == calls[0].layer)
         told = next(filter(None, (gathered_elsewhere(run.trace, program, one) for one in mine)), None)
-        if fix == OVER_ALL and told and told[1] in calls:
-            fix = f"each brings more than this rank began with: fewer ranks will do, {told[0].split(': ')[-1]}"
+        fix = because(why)
+        if why == "over_all" and told and told[1] in calls:
+            fix = because("fewer_ranks", along=told[0].split(": ")[-1])
         if units(sum(event.length for event in calls)) >= run.over:
-            which = f"{counted(len(calls), 'collective')} go from host to host, {in_units(calls[0].length)} each"
-            yield f"{which}, such as {operation(calls[0])}:\n{fix}"
+            parts = {"calls": counted(len(calls), "collective"), "time": in_units(calls[0].length)}
+            yield because("between_hosts", op=operation(calls[0]), fix=fix, **parts)
 
 
 def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
@@ -281,9 +254,7 @@ def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
     first = min(made, key=lambda event: (event.start or 0) + event.length, default=None)
     if len(call.inputs) < 2 or first is None or (early := call.issued - (first.start or 0) - first.length) <= 0:
         return
-    why = f"{operation(first)} gave the first of its {len(call.inputs)} gradients {in_units(early)} earlier: "
-    why += "make several buckets,\nstart the sum of each once it is full"
-    yield f"{why}, and await it after the backwards that are left"
+    yield because("held_back", op=operation(first), gradients=len(call.inputs), early=in_units(early))
 
 
 def _lent(event: Event) -> bool:
@@ -304,28 +275,27 @@ def _borrowed(run: Late) -> Iterator[str]:
             needed |= {*event.inputs} if event.length or needed & {*event.outputs} else set()
         vain.append([event for event in mine if needed.isdisjoint(event.outputs)])
         data.append([e for e in mine if type(row := program.values_of(e.inputs)[0]) is Activation and not row.layer])
-    yield from _long_exchanges(run, vain, "nothing reads what this brings: leave it out")
+    yield from _long_exchanges(run, vain, because("exchanged_in_vain"))
     yield from _on_one_link(run, [at for at, *_ in critical_path(run.trace).chain if _lent(at.event)])
     if any(data) and run.saved([*chain(*data)]) + units(1) >= run.over:
-        yield from _long_exchanges(run, data, "the data is read, not computed: could a rank read what it borrows?")
+        yield from _long_exchanges(run, data, because("data_borrowed"))
 
 
 def _long_exchanges(run: Late, of_ranks: Iterable[Sequence[Event]], fix: str) -> Iterator[str]:
     """Those of a rank that take as long as the run is too long."""
     for rank, calls in enumerate(of_ranks):
         if calls and units(sum(event.length for event in calls) + 1) >= run.over:
-            got = f"rank {rank} waits for {counted(len(calls), 'halo exchange')} of layer {calls[0].layer}"
-            yield run.told(got, places([(rank, event) for event in calls]), fix)
+            parts = {"rank": rank, "calls": counted(len(calls), "halo exchange"), "layer": calls[0].layer}
+            yield run.told("long_exchanges", places([(rank, event) for event in calls]), fix=fix, **parts)
 
 
 def _nobody_waits(run: Late) -> Iterator[str]:
     if run.waiting:
         return
     sent = max(([e for e in p.events if e.op in MESSAGES] for p in run.trace.programs), key=len)
-    fix = "let the ranks compute less, or share the work more evenly"
-    if (spent := sum(event.length for event in sent)) >= ticks(run.over):
-        fix = f"the {len(sent)} messages of a rank take {in_units(spent)}: what all ranks need, one collective brings"
-    yield run.told("no rank ever waits", places([(run.trace.ranks - 1, event) for event in sent]), fix)
+    spent, where = sum(event.length for event in sent), places([(run.trace.ranks - 1, event) for event in sent])
+    case = "by_messages" if spent >= ticks(run.over) else ""
+    yield run.told("nobody_waits", where, case, messages=len(sent), time=in_units(spent))
 
 
 # -- waits --------------------------------------------------------------------------------------------------------
@@ -352,15 +322,16 @@ def _waits_at(program: Program, gap: Gap) -> Place | None:
 def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
     """The longest wait, with the first of some fixes that there is for it: of code, or of an order."""
     for fix in (fix for ask in (of_order if run.is_order else of_code) for fix in ask(run)):
-        gap, got = run.gaps[0] if run.gaps else None, f"rank {run.rank} waits {in_units(run.waiting)} in all"
+        gap, here, such = run.gaps[0] if run.gaps else None, "", ""
         spot = run.spot if gap is None else _waits_at(run.program, gap)
         if spot is not None and not run.is_order:
             started = gap is not None and gap.before is not None and not gap.before.event.blocking
-            got += f", {units(run.spots[spot]):g} of them {'for what starts ' if started else ''}here"
+            here = f", {units(run.spots[spot]):g} of them {'for what starts ' if started else ''}here"
         if gap is not None:
             start, until = (exact(units(time)) for time in (gap.start, gap.end))
-            got += f", such as\n{in_units(gap.length)} ({start} to {until}){gap.why()}"
-        yield run.told(got, [] if spot is None else [(run.rank, spot)], fix)
+            such = f", such as\n{in_units(gap.length)} ({start} to {until}){gap.why()}"
+        parts = {"rank": run.rank, "time": in_units(run.waiting), "here": here, "such": such, "fix": fix}
+        yield run.told("long_wait", [] if spot is None else [(run.rank, spot)], **parts)
 
 
 def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap] | None = None) -> Iterator[str]:
@@ -370,12 +341,10 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
         needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
-        title = f"{operation(call)}{line_of(call)}"
         again = next((e for e in reversed(before) if (e.op, e.inputs) == (call.op, call.inputs)), call)
         since = takewhile(lambda e, again=again: {*again.outputs}.isdisjoint(e.inputs), reversed(before))
         if again is not call and not any(event.op in COMPUTE and event.length for event in since):
-            why = f"what the {title} brings was there until just before, by the one{line_of(again)}"
-            yield f"{why}:\nkeep it, instead of gathering it again"
+            yield because("keep_it", call=call, again=line_of(again))
         updated = units(sum(event.length for event in before if event.op in UPDATES))
         for event in reversed(before):
             if waited is not None and (made or (event.blocking and not is_given(event))):
@@ -385,22 +354,21 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
                 made = event if event.op in COMPUTE and made is None else made
             elif event.op in COMPUTE and event.length:
                 if made and event.op in UPDATES and updated >= run.over:
-                    why = f"{operation(event)}{line_of(event)} delays {operation(made)}, and so the {title}"
-                    yield f"{why}:\nfirst all backwards, then the updates"
+                    yield because("update_later", update=event, backward=operation(made), call=call)
                 halves = made and (made.op, event.op) == ("backward_input", "backward_weight")
                 if made and not (halves and (made.layer, made.batches) == (event.layer, event.batches)):
                     break
                 needs = "can do without it" if made is None else "only needs the input half"
                 if waited is None:
                     run.gaps.insert(0, gap)
-                why = f"{operation(event)}{line_of(event)} comes before the {title}, which {needs}"
-                yield f"{why}:\ncall the {spoken(call.op)} first, and do the {spoken(event.op)} while it travels"
+                named = {"title": spoken(call.op), "does": spoken(event.op)}
+                yield because("called_late", work=event, call=call, needs=needs, **named)
 
 
 def _from_the_reader(run: Late) -> Iterator[str]:
     """Examples for which a rank waits longer than it has to for its first."""
     if sum(gap.length for gap in run.gaps if gap.kind == "reader") > run.first:
-        yield "ask for one example at a time, and for the next one before you compute with this one"
+        yield because("ask_earlier")
 
 
 def _turned(run: Late) -> Iterator[str]:
@@ -417,9 +385,8 @@ def _turned(run: Late) -> Iterator[str]:
             there = max(there, event.end or 0) if event.length else there
         if events[number].issued <= gap.start and there <= (work.start or 0):
             run.gaps.insert(0, gap)
-            why = f"the {operation(events[number])}{line_of(events[number])} leaves at {units(events[number].issued):g}"
-            why += f", and could at {units(work.start or 0):g}, before {operation(work)}"
-            yield f"{why}:\nthen this rank has something to compute with during this wait"
+            leaves, could = units(events[number].issued), units(work.start or 0)
+            yield because("turned", call=events[number], leaves=leaves, could=could, work=operation(work))
 
 
 def _one_by_one(run: Late) -> Iterator[str]:
@@ -438,8 +405,7 @@ def _one_by_one(run: Late) -> Iterator[str]:
     saved = sum(paid) - max(paid, default=0)  # a bucket still pays once
     enough = units(min(saved, sum(gap.length for gap in waits))) >= run.over
     if len(late) > 1 and enough and 2 * sum(paid) >= sum(event.length for event in late):
-        why = f"each of the {len(late)} all-reduces waits {in_units(paid[0])} for its messages to travel, "
-        yield f"{why}however small it is:\n{in_units(sum(paid))} in all. Several gradients in one bucket pay that once"
+        yield because("one_by_one_sums", calls=len(late), each=in_units(paid[0]), all=in_units(sum(paid)))
 
 
 def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
@@ -464,7 +430,7 @@ def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
     (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
     does = "updates" if op == "update" else f"computes another {op}"
     does = f"waits for a {COLLECTIVES[op].title}" if op in COLLECTIVES else does
-    yield f"rank {sender} {does} in line {line} before it passes what it has, in line {there}: pass first"
+    yield because("pass_first", rank=sender, does=does, line=line, there=there)
 
 
 def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap] | None = None) -> Iterator[str]:
@@ -483,8 +449,7 @@ def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap]
         there = not needed & timed and max(made, default=0) <= first.event.issued
         if there and first.number in awaited[awaited.index(late.number) :]:
             run.gaps.insert(0, gap)
-            call = f"{COLLECTIVES[late.event.op].title}{line_of(late.event)}"
-            yield f"call the {call} before the {operation(first.event)}{line_of(first.event)}, which is needed later"
+            yield because("in_the_way", title=spoken(late.event.op), line=line_of(late.event), first=first.event)
 
 
 def _goes_back_late(run: Late) -> Iterator[str]:
@@ -499,14 +464,12 @@ def _goes_back_late(run: Late) -> Iterator[str]:
     turn = next((event for event in last.events if event.op == "loss"), None)
     passes = any(event.op == "pass_to" for event in last.events)
     if turn is not None and passes and len({*ahead}) == 1 and 1 < min(ahead) < forwards(last.events):
-        why = f"rank {last.rank} could go back with {these('batch', turn.batches)} at {units(turn.start or 0):g}, and "
-        why += f"first takes {min(ahead) - 1} more forward: all ranks wait for that"
-        yield f"{why}.\nA later stage needs fewer batches ahead"
+        parts = {"batches": these("batch", turn.batches), "time": units(turn.start or 0)}
+        yield because("go_back", rank=last.rank, more=min(ahead) - 1, **parts)
     alone = passes and not any(event.op in COLLECTIVES for _, event in run.trace.events())
     for rank in range(run.trace.ranks - 1) if alone and len({*ahead}) > 1 else ():
         if 0 < ahead[rank] == ahead[rank + 1] < forwards(last.events):
-            why = f"ranks {rank} and {rank + 1} both go back after {counted(ahead[rank], 'forward')}"
-            yield f"{why}, and so wait for each other:\nwhich of the two needs more batches ahead?"
+            yield because("both_go_back", rank=rank, next=rank + 1, forwards=counted(ahead[rank], "forward"))
 
 
 def _meanwhile(run: Late) -> Iterator[str]:
@@ -522,11 +485,7 @@ def _meanwhile(run: Late) -> Iterator[str]:
         if could:
             gap, event = max(could, key=lambda one: min(one[0].length, one[1].length))
             run.gaps.insert(0, gap)
-            yield _could(run.rank, event)
-
-
-def _could(rank: int, event: Event) -> str:
-    return f"meanwhile rank {rank} could do {operation(event)}{line_of(event)}: put that before this wait"
+            yield because("meanwhile", rank=run.rank, work=event)
 
 
 def _together(run: Late) -> Iterator[str]:
@@ -534,9 +493,7 @@ def _together(run: Late) -> Iterator[str]:
     passed = [(p, e) for p in run.trace.programs for e in p.events if e.op == "pass_to" and e.peer is not None]
     if passed and all(len(e.batches) > 1 and len(p.values_of(e.inputs)) == 1 for p, e in passed):
         _, first = min(passed, key=lambda one: (one[1].issued, one[0].rank))
-        why = f"{these('batch', first.batches)} travel together, so rank {first.peer} begins only after "
-        why += f"{units(first.issued):g}: pass each batch on"
-        yield f"{why}\nas soon as it is ready, and the ranks work at the same time"
+        yield because("together", batches=these("batch", first.batches), peer=first.peer, time=units(first.issued))
 
 
 def _somehow(run: Late) -> Iterator[str]:
@@ -549,10 +506,9 @@ def _somehow(run: Late) -> Iterator[str]:
             brought = program.values_of(event.inputs)[0].kind if event.op == "pass_to" and event.inputs else ""
             busy = program.events[came.pop((brought, event.batches), number) : number]
             if other := next((one for one in busy if one.length and event.batches.isdisjoint(one.batches)), None):
-                why = f"rank {program.rank} goes on to {these('batch', other.batches)}{line_of(other)} before it has "
-                why += f"passed on {these('batch', event.batches)}{line_of(event)}"
-                yield f"{why}:\ntake each batch through all layers of the stage, and pass it on, before the next"
-    yield "let it do other work before it waits, or let the others do earlier what it waits for"
+                others, mine = (f"{these('batch', one.batches)}{line_of(one)}" for one in (other, event))
+                yield because("pass_on", rank=program.rank, others=others, mine=mine)
+    yield because("somehow")
 
 
 # -- the critical path --------------------------------------------------------------------------------------------
@@ -567,32 +523,29 @@ def _on_the_path(run: Late) -> Iterator[str]:
     last, *others = [call for call in calls if call.op == "allreduce_bucket"] or calls
     late = units(last.length) >= run.over and not others and not run.is_order
     if late and last.op in BUCKETED and len(last.inputs) > 1:
-        why = f"the last bucket{line_of(last)} has {len(last.inputs)} gradients and takes {in_units(last.length)}, and "
-        yield f"{why}too little is left to\nhide that behind: let the last bucket be smaller"
+        yield because("last_bucket", line=line_of(last), gradients=len(last.inputs), time=in_units(last.length))
     every = [(one.rank, e.layer, e.group) for one in run.trace.programs for e in one.events if e.op == "allgather"]
     ((rank, layer, _), times), *_ = [*Counter(every).most_common(1), ((0, 0, ()), 0)]
     twice = 2 * len({layer for _, layer, _ in every})  # forward and backward, say
     if not run.is_order and times > 2 and calls[0].op == "allgather" and len(every) > twice:
-        why = f"rank {rank} gathers layer {layer} {times} times, once for each microbatch, forward and backward"
-        yield f"{why}:\ngather a layer once, and take all microbatches through it before its whole weight is deleted"
+        yield because("gather_once", rank=rank, layer=layer, times=times)
     for rank, number, call in () if run.is_order else steps:
         before = run.trace.programs[rank].events[max(0, number - 1)]
         if before.op == "receive" and (before.start or 0) > before.issued and call.op == "allgather":
-            why = f"rank {rank} waits in receive{line_of(before)}, and then calls {operation(call)}{line_of(call)}"
-            yield f"{why}:\ncall that before, while the message is still on its way"
+            yield because("call_before", rank=rank, line=line_of(before), call=call)
     if run.is_order:  # nothing hides the first one
         named = next((call for call in calls[1:] if call.op == "allgather"), (calls[1:] or calls)[0])
-        fix = ISSUE_EARLIER if named.op == "allgather" else REDUCE_EARLIER
+        fix = "unshard_earlier" if named.op == "allgather" else "reduce_earlier"
     else:  # nor what comes before all work
         began = min((e.start or 0 for e in run.program.events if e.op in COMPUTE and e.length), default=0)
         calls = [call for call in calls if call.issued > began and run.saved([call])]
         named = max(calls, key=lambda event: event.length, default=None)
         run.gaps.sort(key=lambda gap: gap.before is None or gap.before.event is not named)
-        fix = "keep some work for that time, or let it travel in two parts, and work with the first meanwhile"
+        fix = "keep_some_work"
     if named is not None:
-        which = f"{counted(len(calls), 'collective')} on the critical path {'takes' if len(calls) == 1 else 'take'} "
-        which += f"{in_units(sum(call.length for call in calls))}, such as {operation(named)}{line_of(named)}"
-        yield f"{which}:\n{fix}"
+        which = {"calls": counted(len(calls), "collective"), "take": "takes" if len(calls) == 1 else "take"}
+        time = in_units(sum(call.length for call in calls))
+        yield because("on_the_path", time=time, call=named, fix=because(fix), **which)
 
 
 def _updates_between(run: Late) -> Iterator[str]:
@@ -600,9 +553,8 @@ def _updates_between(run: Late) -> Iterator[str]:
     back = max((n for n, event in enumerate(run.program.events) if event.op in BY_INPUT), default=0)
     early = [event for event in run.program.events[:back] if event.op in UPDATES]
     if early and not run.is_order and 3 * run.saved(early) >= run.over:
-        got = f"rank {run.rank} does {counted(len(early), 'update')} before its last backward"
-        fix = "first all backwards, then the updates: the last sum waits for the last backward"
-        yield run.told(got, places([(run.rank, event) for event in early]), fix)
+        where = places([(run.rank, event) for event in early])
+        yield run.told("updates_between", where, rank=run.rank, updates=counted(len(early), "update"))
 
 
 def _late_on_the_path(run: Late) -> Iterator[str]:
@@ -620,16 +572,14 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
         ready = (ready_meanwhile(run.trace, gap) for gap in waited)
         found = (one.at.event for one in ready if one is not None)
         updates = sum(event.length for event in run.trace.programs[at.rank].events if event.op in UPDATES)
-        could = (_could(at.rank, e) for e in found if e.op not in UPDATES or units(updates) >= run.over)
+        works = (event for event in found if event.op not in UPDATES or units(updates) >= run.over)
+        could = (because("meanwhile", rank=at.rank, work=work) for work in works)
         for fix in chain(_called_late(run, run.trace.programs[at.rank], waited), could):
-            got = f"sums of gradients that nothing hides take {in_units(summed)} at the end of the critical path, "
-            got += f"such as {operation(at.event)}"
-            yield run.told(got, places([(at.rank, at.event)]), fix)
+            parts = {"time": in_units(summed), "op": operation(at.event), "fix": fix}
+            yield run.told("sums_at_the_end", places([(at.rank, at.event)]), **parts)
     if sent and units(passed) >= run.over:
         rank, _, event = sent[-1]
-        got = f"rank {rank} waits {in_units(passed)} for its own messages to arrive, on the critical path"
-        fix = "keep what pass_to gives, go on, and await it later: the message arrives while this rank computes"
-        yield run.told(got, places([(rank, event)]), fix)
+        yield run.told("own_messages", places([(rank, event)]), rank=rank, time=in_units(passed))
     yield from _on_one_link(run, [at for at, *_ in path if at.event.op == "pass_to"])
 
 
@@ -645,9 +595,8 @@ def _on_one_link(run: Late, waited: Sequence[At]) -> Iterator[str]:
     if slow and units(sum(longer for *_, longer in slow) + 1) >= run.over:
         (rank, _, event), beside, _ = slow[0]
         title = f"the {COLLECTIVES[beside.op].title}{line_of(beside)}"
-        what, it = (operation(event), "exchange") if event.op == "halo" else (f"the message of rank {rank}", "message")
-        got = f"{what}{line_of(event)} and {title} share a link, and both take longer"
-        yield run.told(got, places([(rank, event)]), f"await the {it} before you call {title}")
+        parts = {"rank": rank, "halo": operation(event), "line": line_of(event), "title": title}
+        yield run.told("on_one_link", places([(rank, event)]), "of_halos" if event.op == "halo" else "", **parts)
 
 
 # -- orders of a pipeline -----------------------------------------------------------------------------------------
@@ -663,9 +612,7 @@ def _whole_backward(run: Late) -> Iterator[str]:
     whole = next((word for program in run.trace.programs for word in _words(program) if "B" in word), None)
     if whole is not None and "backward_weight" in run.asks:
         stage, _, batch = whole.partition("B")
-        why = f"{whole} is both halves of a backward in one, and the stage before waits until both are done. Write "
-        why += f"them\napart, {stage}I{batch} and {stage}W{batch}"
-        yield f"{why}: only the input half, I, is waited for, and W can fill a wait"
+        yield because("write_halves", whole=whole, stage=stage, batch=batch)
 
 
 def _other_way_first(run: Late) -> Iterator[str]:
@@ -687,8 +634,7 @@ def _other_way_first(run: Late) -> Iterator[str]:
             if there is not None and there <= (early.start or 0):
                 first, then = (place.text if (place := place_of(event)) else event.op for event in (early, late))
                 run.gaps.insert(0, gap)
-                why = f"on rank {at.rank}, {first} comes before {then}, which could begin by then"
-                yield f"{why}, and for which rank {run.rank} waits:\ntake {then} first"
+                yield because("other_way_first", rank=at.rank, first=first, then=then, waiting=run.rank)
             at = sent
 
 
@@ -704,13 +650,11 @@ def _weight_half_first(run: Late, several: bool = False) -> Iterator[str]:
     if not stages or (len(stages) > 1) is not several or run.trace.ranks == 1:
         return
     if before := [word for word in halves[: inputs[-1]] if "W" in word]:
-        why = f"on rank {program.rank}, {before[-1]} comes before {halves[inputs[-1]]}, for which all other ranks wait"
-        yield f"{why}.\nNo rank waits for a weight half: on the later ranks let it lag further behind"
+        yield because("weight_half_first", rank=program.rank, before=before[-1], last=halves[inputs[-1]])
     # Else the first rank may leave weight halves for the end, though its last gradient comes last.
     left = list(takewhile(lambda word: "W" in word, reversed(_words(run.trace.programs[0]))))
     if len(left) > 1 and not several:
-        why = f"rank 0 leaves {len(left)} weight halves for the end, and it gets its last gradient last of all"
-        yield f"{why}: do them earlier\nthere, where it waits. Later ranks have time for them at the end"
+        yield because("left_for_the_end", halves=len(left))
 
 
 def _short_group(run: Late) -> Iterator[str]:
@@ -720,8 +664,7 @@ def _short_group(run: Late) -> Iterator[str]:
         groups[stage].append(len([*words]))
     first, *others = groups.values()
     if others == [first] * len(others) and first[-1] < run.trace.ranks <= min(first[:-1], default=0):
-        why = f"the last group has {counted(first[-1], 'microbatch')}, and there are {run.trace.ranks} ranks"
-        yield f"{why}: all wait until it has come round.\nLet no group have fewer microbatches than there are ranks"
+        yield because("short_group", batches=counted(first[-1], "microbatch"), ranks=run.trace.ranks)
 
 
 def _down_too_early(run: Late) -> Iterator[str]:
@@ -732,8 +675,7 @@ def _down_too_early(run: Late) -> Iterator[str]:
         up = f"{2 * run.trace.ranks - 1 - int(waits[1])}F" if waits else "-"
         after = next((word for word in words[words.index(waits[0]) :] if word.startswith(up)), None) if waits else None
         if waits and after:
-            why = f"{waits[0]} waits for a gradient that comes down through all ranks, and {after} comes only after it"
-            yield f"{why}:\nuntil the first gradient is there, take microbatches up, and back at once"
+            yield because("down_too_early", half=waits[0], after=after)
 
 
 def _one_stage_each(run: Late) -> Iterator[str]:
@@ -742,8 +684,7 @@ def _one_stage_each(run: Late) -> Iterator[str]:
     stages = {word.rstrip("0123456789") for program in run.trace.programs for word in _words(program)}
     single = sum(stage[-1:] == "F" for stage in stages) <= ranks and run.trace.layers >= 2 * ranks
     if single and not any(event.blocking for _, event in run.trace.events() if event.op == "receive"):
-        why = "each rank has one stage here, and nothing else to do meanwhile. With two short stages on each,\n"
-        yield f"{why}the next rank begins sooner: {ranks}F0 is the forward of microbatch 0 on rank 0's second stage"
+        yield because("one_stage_each", second=ranks)
 
 
 def _neighbours(run: Late) -> Iterator[str]:
@@ -751,9 +692,7 @@ def _neighbours(run: Late) -> Iterator[str]:
     passes = [re.findall(r"\b(\d+)[FBIW]\d", " ".join(_words(program))) for program in run.trace.programs]
     found = [sorted({*map(int, stages)}) for stages in passes]
     if run.trace.ranks > 1 and all(len(mine) > 1 and mine[-1] - mine[0] == len(mine) - 1 for mine in found):
-        why = f"{these('stage', found[0])} of rank 0 follow each other: together they are one long stage, and rank 1 "
-        why += "gets\nnothing before both are done"
-        yield f"{why}. Let the stages go round: stage {run.trace.ranks} is on rank 0 again"
+        yield because("neighbours", stages=these("stage", found[0]), second=run.trace.ranks)
 
 
 def _round_at_once(run: Late) -> Iterator[str]:
@@ -762,9 +701,8 @@ def _round_at_once(run: Late) -> Iterator[str]:
         both = re.fullmatch(r"(\d+)([FBI])(\d+) (\d+)\2\3", f"{before} {word}")
         if both is not None and abs(int(both[1]) - int(both[4])) > 1:
             first, _, batch, second = both.groups()
-            why = f"{before} and {word} follow each other on rank {run.rank}: between stages {first} and {second} "
-            why += f"microbatch {batch} goes\nthrough the other ranks, and this one waits"
-            yield f"{why}. Take others through stage {first} meanwhile"
+            parts = {"before": before, "word": word, "first": first, "second": second, "batch": batch}
+            yield because("round_at_once", rank=run.rank, **parts)
 
 
 OF_THE_WAIT: Fixes = (

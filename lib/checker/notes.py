@@ -9,7 +9,7 @@ from math import inf
 
 from lib.analysis import figures
 from lib.analysis.memory import guests, holdings
-from lib.checker.faults import SHOWN, places, remark
+from lib.checker.faults import SHOWN, because, places, remark, words_of
 from lib.cluster.costs import units
 from lib.errors import fixes
 from lib.errors.exceptions import PuzzleError
@@ -18,7 +18,7 @@ from lib.errors.source_lines import place as place_in
 from lib.errors.wording import amount, counted, plural, these
 from lib.puzzles.puzzle import Goal
 from lib.record import replace
-from lib.trace.event import STORE, STORES, Event, Program, line_of, operation, place_of
+from lib.trace.event import STORE, STORES, Event, Program, line_of, place_of
 from lib.trace.lifetimes import held_at, is_for_update, stays_of
 from lib.trace.order import messages
 from lib.trace.trace import Trace
@@ -30,39 +30,8 @@ from lib.values.placement import held_together
 from lib.values.rules import backward_weight
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight, WeightGrad, describe
 
-LESS = {
-    "weight": "gather a weight just before its use, delete it right after, and gather it again for backward",
-    "optimizer state": "load only the shard of the optimizer state that this rank updates",
-    "weight gradient": "update a layer as soon as its gradient is complete, and delete the gradient;\n"
-    "while it waits for other batches, a rank that updates a shard needs no more than that shard of it",
-    "activation": "run backward of a batch before the forward of others, or delete what backward does not need",
-    "activation gradient": "delete the gradient of an activation as soon as the backward that takes it is done",
-}
-"""How to hold fewer values of a kind at once."""
-FORGET = (
-    "delete more of them after their forward, and run forward again when backward needs them;\n"
-    "what is kept until then, and what is brought back at a time, count together"
-)
-"""The same of activations that are all of the same batches, as no backward of another batch would free any."""
-ONE_BY_ONE = "take one batch at a time, forward and all the way back, so that only its activations are there"
-AGAIN = "of what came from other ranks keep no more than your own part, and get the rest again for backward"
-WAITING = "sums of gradients wait for the batches that are still to come: take more batches through a layer together"
-SHARE = "each rank holds whole weights and optimizer states: keep a shard of each, and gather a weight when it is used"
-LOAD_LESS = (
-    "the weights and optimizer states that are loaded are too much already: let each rank load only a part of them,\n"
-    "a shard of each, or some of the layers"
-)
-"""Where nothing else that a rank may do is enough."""
 Uses = Sequence[tuple[Value, Event | None]]
 """Values, each with an operation that made or needed it."""
-STAYS = "a shard's gradient and optimizer state stay on the rank that updates the shard: no other rank needs them"
-
-
-def other_costs(mine: float, judged: float) -> str:
-    """Say that a run was simulated with other costs than those of the puzzle, by which it is judged."""
-    what = f"this run has costs of its own, with which it ends at {mine:.10g}; a goal means the puzzle's costs, "
-    what += f"with which it ends at {judged:.10g}"
-    return remark(what, fix="to see the puzzle's times in pictures, too, leave out costs= in simulate(...)")
 
 
 def is_given(event: Event | None) -> bool:
@@ -74,9 +43,7 @@ def is_given(event: Event | None) -> bool:
 def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool) -> str:
     """Say which values are in no store, and in which variables. `judged`: of several goals only the first counts."""
     kinds = Counter(alive.value.kind for _, alive in hidden)
-    got, what = ", ".join(counted(kinds[kind], kind) for kind in kinds), "values kept outside the five stores "
-    what += "take memory too" + (", and only the first goal counts for such a run" if judged else "")
-    fix = "keep them in a store, where you see them and can delete them"
+    got, fix = ", ".join(counted(kinds[kind], kind) for kind in kinds), because("keep_in_a_store")
     few: dict[object, tuple[int, figures.Alive]] = {}  # of ten thousand values most are of one line
     keys = [(rank, alive, (alive.born and alive.born.source, alive.value.kind)) for rank, alive in hidden]
     for rank, alive, key in keys:
@@ -86,12 +53,12 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
     if found:
         names = [*dict.fromkeys(f"{name} ({line_of(event)[4:]})" for name, event, _ in found.values())]
         got += f"\nin {', '.join(names[:SHOWN])}{', ...' if len(names) > SHOWN else ''}"
-        fix = f"{next(iter(found.values()))[2]}, where you see it and can delete it"
+        fix = next(iter(found.values()))[2]
     programs = [(rank, run.programs[rank], alive.value) for rank, alive in few.values()]
     uses = [(rank, event) for rank, p, value in programs for event in p.events if value in p.values_of(event.inputs)]
     if not found and (popped := [one for one in places(uses) if ".pop(" in one[1].text]):
-        where, fix = popped, "this call still needs what .pop has taken out of the store: delete it after this line"
-    return remark(what, got=got, where=where, fix=fix)
+        where, fix = popped, because("popped")
+    return remark("outside", "judged" if judged else "", where=where, got=got, fix=fix)
 
 
 def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] | None:
@@ -103,7 +70,7 @@ def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] 
     at = next((at for at, number in enumerate(born.outputs) if program.values[number] is alive.value), 0)
     parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2]) if said else [""]
     name = re.match(r"(\w+)(?![\w.])", part := parts[at] if len(parts) == len(born.outputs) > 1 else parts[0])
-    fix = f"{{}} is a variable: put what it holds into a store, {store}[...]"
+    kind = "variable"
     if name and born.op in COMMUNICATION and "await" not in place.text:  # another line keeps what an await gives
         uses = [n for n, event in enumerate(program.events) if born.outputs[at] in event.inputs]
         lines = [*map(place_of, program.events[uses[0] : uses[-1] + 1] if uses else [None])]
@@ -112,15 +79,16 @@ def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] 
         # Where the line of its first use had others, too, before the last one, it was kept by what began it.
         again = lines[:-1].count(lines[0]) > 1 and re.fullmatch(r"\w+ = await \w+(\[\w+\])?", line.text)
         if kept and line != place and not again and (variable := kept[1] or kept[2]) not in STORES:
-            return variable, replace(born, source=line), fix.format(variable)
-        fix = f"a variable keeps what you await from {{}}:\nput it into a store, {store}[...] = await ..."
+            return variable, replace(born, source=line), because(kind, name=variable, store=store)
+        kind = "awaited"
     # Where a store had it first, by whatever name, its line does not say which variable took it over.
     waits = [n for n, e in enumerate(program.events) if e.op == "wait" and program.events[e.arg[0]] is born]
     moves = [n for n, _, value, change in program.moves if value == born.outputs[at] and change > 0]
     stored = moves and moves[0] <= min(waits, default=moves[0]) + 1
     if name is None or len(parts) not in (1, len(born.outputs)) or (stored and "[" in part):
         return None
-    return f"a variable, awaited from {name[0]}" if " await " in fix else name[0], born, fix.format(name[0])
+    called = f"a variable, awaited from {name[0]}" if kind == "awaited" else name[0]
+    return called, born, because(kind, name=name[0], store=store)
 
 
 def _awaiting(event: Event, name: str) -> list[Place]:
@@ -143,8 +111,7 @@ def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -
         parts = [updated[rank].place for rank in group if rank in updated]
         whole = len(parts) == len(group) > 1 and held_together(parts, value.place.dims[1:]).covers(value.place.first)
         if gather is not None and whole and {*group} != {*gather.group}:
-            why = f"the all-gather{line_of(gather)} went among ranks that update parts of other shards"
-            return f"{why}:\nthe parts of this one are updated along the axis {axis!r}: group={axis!r}", gather
+            return because("gather_along", line=line_of(gather), axis=axis), gather
     return None
 
 
@@ -156,10 +123,8 @@ def other_layer(trace: Trace) -> str | None:
         for value in trace.programs[rank].values_of(event.inputs):
             number = value.layer + isinstance(value, ActivationGrad)
             if isinstance(value, Activation | ActivationGrad) and abs(event.layer - number) > 1:
-                what = f"rank {rank} calls {event.op} with layer {event.layer} for {describe(value)}"
-                fix = "it works, and counts the same: for activations the number only has to be the same on all "
-                fix += f"ranks.\nWrite {number}, and pictures and messages name the layer that you mean"
-                return remark(what, where=places([(rank, event)]), fix=fix)
+                parts = {"rank": rank, "op": event.op, "layer": event.layer, "value": describe(value)}
+                return remark("other_layer", where=places([(rank, event)]), number=number, **parts)
     return None
 
 
@@ -170,29 +135,27 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
     stays = [(rank, event) for rank, event in moving if is_for_update(trace.programs[rank], event)]
     gathers = [(trace.programs[rank].values_of(e.inputs)[0], rank, e) for rank, e in moving if e.op == "allgather"]
     gathered = [one for one in gathers if isinstance(one[0], Activation)]
-    fix = "gather each weight as rarely as the memory allows, and send nothing twice"
+    fix = because("send_less_weights")
     vain = [(one.rank, *found) for one in trace.programs for found in in_vain(one, one.events)]
     if useless := len(vain) == trace.ranks and not stays:
         rank, event, fix = vain[0]
     elif gathered:
         _, rank, event = max(gathered, key=lambda one: one[0].elements())
-        fix = "work out first what each rank can of its own part: a sum, or less than all, may be what others need"
+        fix = because("send_less_activations")
     elif len(rounds := [one for one in moving if one[1].op in ("shift", "alltoall")]) > len(moving) // 2:
-        rank, event = rounds[-1]
-        fix = "send nothing twice, and nothing that this rank needs only for itself: work that out last, and add it"
+        (rank, event), fix = rounds[-1], because("send_less_rounds")
     else:
         rank, event = next((found for found in moving if found[1].op == "allreduce"), (stays or moving)[0])
-        fix = STAYS if stays else fix
-    allow = f'"{goal.name}" allows' if alone else "the goals allow"
-    what = f"correct, but {amount(sent)} elements are sent per rank, and {allow} {amount(goal.sent or 0)}"
+        fix = because("send_less_updates") if stays else fix
+    told = {"rank": rank, "sent": amount(sent), "most": amount(goal.sent or 0)}
+    told["allow"] = f'"{goal.name}" allows' if alone else "the goals allow"
     if event.op != "allreduce" or useless:
         calls = Counter(COLLECTIVES[one.op].title for at, one in moving if at == rank and one.op in COLLECTIVES)
-        got = ", ".join(counted(count, title) for title, count in calls.items())
-        return remark(what, got=f"rank {rank} calls {got}" if calls else None, where=places([(rank, event)]), fix=fix)
-    whole = "an all-reduce brings every rank the whole sum, and a rank that updates one shard needs only that shard:\n"
+        told["calls"] = ", ".join(counted(count, title) for title, count in calls.items())
+        return remark("over_sent", "by_calls" if calls else "", where=places([(rank, event)]), fix=fix, **told)
     axes = {} if (mesh := trace.mesh) is None else {mesh.group(rank, axis): f', group="{axis}"' for axis in mesh.axes}
-    fix = f"{whole}grad_weights[...] = await model.scatterreduce(grad_weights[...], layer{axes.get(event.group, '')})"
-    error = PuzzleError(what, where=places([(rank, event)]), fix=fix, idea=f"{whole}which collective sends less?")
+    words = words_of("over_sent", fix=because("scatter", group=axes.get(event.group, "")), **told)
+    error = PuzzleError(**words._asdict(), where=places([(rank, event)]), idea=because("send_shards"))
     fixes.keep(error)
     return str(error)
 
@@ -206,9 +169,8 @@ def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, s
     vain = [event for event in unread if final.isdisjoint(event.outputs)]
     brought = [(e, program.values_of(e.inputs)[0]) for e in unread if e.inputs]
     if found := vain or [e for e, value in brought if (e.layer, value.elements()) in began]:
-        why = "nothing reads" if vain else "a rank hands in what it began with, and not"
-        which = f"{counted(len(found), 'collective')}, such as {operation(found[0])}{line_of(found[0])}"
-        yield found[0], f"{why} the result of {which}:\nleave out such calls"
+        count = counted(len(found), "collective")
+        yield found[0], because("unread" if vain else "not_handed_in", calls=count, call=found[0])
 
 
 # -- goals that do not count --------------------------------------------------------------------------------------
@@ -245,10 +207,8 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
     ]
     if not left:
         return None
-    layers, batches = ({key[place] for key, _ in left} for place in range(2))
-    got = f"weight halves without their input halves: {these('layer', layers)}, {these('batch', batches)}"
-    fix = "call backward_input for the first layer, too: with an embedding below it that gradient would be needed"
-    return remark("correct, but the goals are for whole backwards", got=got, where=places([left[0][1]]), fix=fix)
+    layers, batches = (these(noun, {key[n] for key, _ in left}) for n, noun in enumerate(("layer", "batch")))
+    return remark("left_out", where=places([left[0][1]]), layers=layers, batches=batches)
 
 
 def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | None = None) -> bool:
@@ -276,16 +236,11 @@ def undivided(trace: Trace, domain: bool) -> str | None:
         parts = [value.place for value in values]
         whole = held_together(parts, [part.dim.whole for part in parts[0].parts[1:]])
         if batches := whole.shards(whole.dim.size):
-            what = "correct, but in this puzzle ranks share each batch, and its goals are for that"
-            got = f"rank {rank} works on all of {these('batch', RunSet(*batches))}"
-            fix = "let each rank work on its own part of every batch, as in what is given. Batches that fit on one "
-            fix += "rank\nneed no more than data parallelism"
+            told, case = {"batches": these("batch", RunSet(*batches))}, ""
             if trace.mesh is not None and {*trace.mesh.axes} == {"data", "domain"}:
                 calls[rank] = next(e for e in trace.programs[rank].events if e.op == "get_activation")
-                group = these("rank", trace.mesh.group(rank, "domain"))
-                got += f'; {group}, a group along "domain", are to share each batch'
-                fix = 'choose batches by model.coord["data"], and their rows by model.coord["domain"]'
-            return remark(what, got=got, where=places([(rank, calls[rank])]), fix=fix)
+                told["group"], case = these("rank", trace.mesh.group(rank, "domain")), "in_groups"
+            return remark("undivided", case, where=places([(rank, calls[rank])]), rank=rank, **told)
     return None
 
 
@@ -300,12 +255,13 @@ class Peak:
         self.program, self.alone = trace.programs[top.rank], len(trace.programs) == 1
         self.now, self.over = self.program.events[top.index], float(top.elements) - limit
         self.held = held_at(stays_of(trace)[top.rank], top.index)
+        self.working = {id(self.program.values[number]) for number in self.now.inputs}
 
-    def told(self, got: str, fix: str, here: Place | None = None) -> str:
+    def told(self, cause: str, case: str = "", here: Place | None = None, **parts: object) -> str:
         """Put a cause into words: what was there, and what to do instead."""
-        what = f'for "{self.name}" memory is {amount(self.over)} {plural("element", self.over)} too high'
-        when = f"the peak is on rank {self.top.rank} at time {units(self.top.time):g}, when {self.now.op} starts"
-        return remark(what, got=f"{when};{got}", where=here or place_of(self.now), fix=fix)
+        parts |= {"name": self.name, "over": amount(self.over), "elements": plural("element", self.over)}
+        parts |= {"rank": self.top.rank, "time": units(self.top.time), "op": self.now.op}
+        return remark("peak", cause, case, where=here or place_of(self.now), **parts)
 
 
 def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float, asks: Collection[str] = ()) -> str:
@@ -323,13 +279,11 @@ def _unused(peak: Peak) -> Iterator[str]:
     if not unused:
         return
     passing = next((type(value) for value, _ in unused if not isinstance(value, OptState)), None)
-    fix = "load no more of it than this rank updates, and put what update gives under the same key:\n"
-    fix += "weights[layer], opt_states[layer] = model.update(...)"
-    fix = fix if passing is None else f"delete each of them right after its last use, as in: del {STORE[passing]}[...]"
+    fix = because("load_less") if passing is None else because("delete", store=STORE[passing])
     if _total(unused) < peak.over:
-        fix += f";\nand that is not enough: {_fewer(peak)}"
-    got = f"\n{amount(_total(unused))} elements of it are values that are not used again:"
-    yield peak.told(got + _lines(sorted(unused, key=lambda item: -item[0].elements()), "last needed by", never), fix)
+        fix += because("not_enough", fewer=_fewer(peak))
+    lines = _lines(sorted(unused, key=lambda item: -item[0].elements()), "last needed by", never)
+    yield peak.told("unused", size=amount(_total(unused)), lines=lines, fix=fix)
 
 
 def _spare(peak: Peak) -> Iterator[str]:
@@ -338,8 +292,7 @@ def _spare(peak: Peak) -> Iterator[str]:
     for number, value in ((n, one) for n in sorted(peak.held) if (one := values[n]) is not None and one.is_complete()):
         if {event.op for event in events[index:] if number in event.inputs} == {"shard"}:
             used = next((event for event in reversed(events[:index]) if number in event.inputs), None)
-            got = f"\nof the {value} only a shard is used from here on{_by('last needed by', used)}"
-            yield peak.told(got, "keep no more than that shard of it: cut it before this line")
+            yield peak.told("spare", value=value, used=_by("last needed by", used))
 
 
 def _whole(peak: Peak) -> Iterator[str]:
@@ -352,32 +305,27 @@ def _whole(peak: Peak) -> Iterator[str]:
     later = {n: e for e in reversed(mine.events[peak.top.index :]) for n in idle.intersection(e.inputs)}
     waiting = [(v, e) for n, e in later.items() if isinstance(v := mine.values[n], Activation) and v.is_complete()]
     if group and _total(waiting) * (len(group) - 1) >= peak.over * len(group):
-        got = f"\n{amount(_total(waiting))} elements of it wait whole in a store:{_lines(waiting, 'next needed by')}"
-        yield peak.told(got, "keep only this rank's rows of what waits, and gather the rest again before its next use")
+        yield peak.told("whole", size=amount(_total(waiting)), lines=_lines(waiting, "next needed by"))
 
 
 def _loose(peak: Peak) -> Iterator[str]:
-    """Values in no store, by their variables or on their way, that are too much by themselves."""
-    working = {id(peak.program.values[number]) for number in peak.now.inputs}  # what it works on hides nothing
-    loose = [(one.value, one.born) for one in peak.top.alive if one.hidden and id(one.value) not in working]
-    passed = [_sent(peak, value) for value, _ in loose]
-    loose = [one for one, sent in zip(loose, passed, strict=True) if not is_given(sent[0] if sent else one[1])]
+    """Values in no store, by their variables or on their way, that are too much even without what it works on."""
+    hidden = [one for one in peak.top.alive if one.hidden and id(one.value) not in peak.working]
+    passed = [(one.value, one.born, _sent(peak, one.value)) for one in hidden]
+    passed = [(value, born, sent) for value, born, sent in passed if not is_given(sent[0] if sent else born)]
+    loose, sent = [(value, born) for value, born, _ in passed], [sent for *_, sent in passed if sent is not None]
     if not loose or _total(loose) < peak.over:  # what is under way may well have to be
         return
-    what, here = "are in no store, but still in use", None
-    fix = "await what is under way, and let go of variables: what can still be used takes memory"
-    sent = [found for value, _ in loose if (found := _sent(peak, value)) is not None]
+    case, here = "", None
     peer = sent[0][0].peer if len(sent) == len(loose) else None
     if peer is not None and all(end <= peak.now.issued for _, end in sent):
-        what, here = "were passed, and have arrived", place_of(sent[0][0])
-        fix = "await each of these messages before the next one: until then what it carried takes memory here"
+        case, here = "arrived", place_of(sent[0][0])
     elif peer is not None and all(event.peer == peer for event, _ in sent):
-        what = f"wait for rank {peer} to receive them"
-        fix = f"what was passed takes memory here until it is received: this rank runs ahead of rank {peer},\n"
-        fix += "so do something else first, such as a backward"
+        case = "not_received"
     elif len(loose) > 2 and all(born is not None and born.op in COLLECTIVES for _, born in loose):
-        fix = f"{len(loose)} results of collectives lie here at once: call each shortly before its use"
-    yield peak.told(f"\n{amount(_total(loose))} elements of it {what}:{_lines(loose, 'from')}", fix, here)
+        case = "collectives"
+    parts = {"size": amount(_total(loose)), "lines": _lines(loose, "from"), "count": len(loose), "peer": peer}
+    yield peak.told("loose", case, here, **parts)
 
 
 def _most(peak: Peak) -> Iterator[str]:
@@ -385,16 +333,16 @@ def _most(peak: Peak) -> Iterator[str]:
     alive, here = peak.top.alive, place_of(peak.now)
     mine = len({event.layer for event in peak.program.events if event.op == "forward"})
     if here is None and mine < peak.trace.layers:  # the stages are the student's, and no line is
-        fix = f"rank {peak.top.rank} has {counted(mine, 'layer')} of {peak.trace.layers}: give it fewer"
+        fix = because("fewer_layers", rank=peak.top.rank, layers=counted(mine, "layer"), of=peak.trace.layers)
     elif here is not None and here.file == ORDER:
         fix = _of_order(peak, here)
     else:
         loaded = sum(one.value.elements() for one in alive if one.born and one.born.op in LOADS)
-        fix = LOAD_LESS if loaded > peak.limit and not peak.alone else _fewer(peak)
+        fix = because("load_a_part") if loaded > peak.limit and not peak.alone else _fewer(peak)
     count, sizes = Counter(one.value.kind for one in alive), _sizes(one.value for one in alive)
     kinds = sorted(sizes, key=lambda kind: (-sizes[kind], kind))
     got = [f"\n{counted(count[kind], kind)}: {amount(sizes[kind])} elements" for kind in kinds]
-    yield peak.told(" there are" + "".join(got), fix)
+    yield peak.told("most", kinds="".join(got), fix=fix)
 
 
 def _of_order(peak: Peak, here: Place) -> str:
@@ -403,13 +351,10 @@ def _of_order(peak: Peak, here: Place) -> str:
     now = {event.layer for event in events if place_of(event) == here}
     whole = {one.value.layer for one in peak.top.alive if one.born and one.born.op == "allgather"} - now
     if whole:
-        why = f"rank {peak.top.rank} has {these('layer', whole)} whole while another stage has its passes"
-        return f"{why}:\nRESHARD a stage before those begin, and UNSHARD it again when they end"
+        return because("reshard", rank=peak.top.rank, layers=these("layer", whole))
     if peak.trace.mesh is not None and "allgather" not in ops:
-        return "all weights and optimizer states are whole: with UNSHARD and RESHARD a rank keeps a shard of each"
-    end = "weight half" if ops & (BY_WEIGHT - BY_INPUT) else "backward"
-    why = f"a microbatch takes memory from its forward to the end of its {end}"
-    return f"{why}:\nwhich forward could come later, or which {end} earlier?"
+        return because("shard_all")
+    return because("shorter_lives", end="weight half" if ops & (BY_WEIGHT - BY_INPUT) else "backward")
 
 
 def _sizes(values: Iterable[Value]) -> dict[str, Elements]:
@@ -455,30 +400,30 @@ def _fewer(peak: Peak) -> str:
         sizes.pop("weight", None)
     sizes = sizes or _sizes(alive)
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
-    working = {id(peak.program.values[number]) for number in peak.now.inputs}
-    if sum(float(value.elements()) for value in alive if id(value) in visiting - working) >= peak.over:
+    if sum(float(value.elements()) for value in alive if id(value) in visiting - peak.working) >= peak.over:
         kind = "weight"  # no other can be had again so easily
     batches = [value.place.batches for value in alive if value.kind == kind == "activation"]
     if not peak.alone or len(batches) < 2 or any(some != batches[0] for some in batches):
         waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
         if peak.alone and kind == "weight gradient" and waiting:
-            return WAITING
+            return because("gradients_wait")
         made = {one.value.place.batches for one in peak.top.alive if one.born and one.born.op == "forward"}
         if kind == "activation" and len(made) == 1 < len(*made) and any(e.op == "add" for e in peak.program.events):
             states = (v for v in alive if isinstance(v, Weight | OptState) and id(v) not in visiting)
             whole = sum(float(value.elements()) for value in states if value.is_complete())
             if "allgather" in peak.asks and whole * (1 - 1 / peak.trace.ranks) >= peak.over:
-                return SHARE
-            return f"{len(*made)} batches go forward together here, and then back: take fewer of them at a time"
+                return because("share")
+            return because("fewer_together", batches=len(*made))
         own = {some for some in batches if not any(other < some for other in batches)}  # an expert's are of more ranks
         if len(own) > 1:
-            return f"{len(own)} batches are in flight here:\n{LESS[kind]}"
+            return because("in_flight", batches=len(own), less=because(f"less {kind}"))
         cut = any(isinstance(value, OptState) and not value.is_complete() for value in alive)
         if kind == "activation" and peak.trace.batches == 1 and not peak.alone:
-            return AGAIN
-        return LESS[kind] if cut or kind != "weight gradient" else LESS[kind].partition(";")[0]
+            return because("get_again")
+        less = because(f"less {kind}")
+        return less if cut or kind != "weight gradient" else less.partition(";")[0]
     # One by one the gradients of all weights wait, as large as the weights, and the activations of one batch.
     whole = _sizes(alive)
     ours = sum(size for name, size in whole.items() if name.startswith("activation"))
     one_by_one = sum(whole.values()) - ours + ours / len(batches[0]) + whole["weight"] - whole["weight gradient"]
-    return ONE_BY_ONE if len(batches[0]) > 1 and one_by_one <= peak.limit else FORGET
+    return because("one_by_one" if len(batches[0]) > 1 and one_by_one <= peak.limit else "forget")

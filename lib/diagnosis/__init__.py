@@ -7,13 +7,13 @@ rule are in `words.toml`, advice that is the same in every run in `advice.toml`.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.errors.exceptions import Words
-from lib.files import packaged
+from lib.errors.exceptions import Words, words_in
+from lib.files import table
 from lib.values.dims import DIMS
 
 if TYPE_CHECKING:
@@ -43,19 +43,8 @@ Advice = str | Line
 Told = Iterator[Words | Advice | None]
 """What a fact tells: its words, and then what to do for each likely reason that a program has."""
 
-WORDS, ADVICE = (tomllib.loads(packaged("lib.diagnosis", f"{name}.toml")) for name in ("words", "advice"))
-
-
-def words_of(rule: str, *cases: str, **parts: object) -> Words:
-    """Return the words of a rule, which are in `words.toml`, with its parts filled in. Of its cases those that are
-    named say some of them otherwise; "" is none."""
-    said: dict[str, Any] = {**WORDS[rule]}
-    for case in filter(None, cases):
-        said |= said[case]
-    # A further line of the table is a part of the others, and may have parts itself.
-    more = {name: said[name] for name in said.keys() - Words._fields}
-    parts |= {name: text.format(**parts) for name, text in more.items() if isinstance(text, str)}
-    return Words(**{field: said[field].format(**parts) for field in Words._fields if field in said})
+WORDS, ADVICE = (table("lib.diagnosis", name) for name in ("words", "advice"))
+words_of = partial(words_in, WORDS)
 
 
 def because(cause: str, **parts: object) -> str:

@@ -34,7 +34,7 @@ from lib.errors.wording import shown, these
 
 __all__ = ["AbsentKey", "BudgetError", "CheckError", "DeadlockError", "Fact", "ForgottenAwait", "Given"]
 __all__ += ["MismatchError", "NoTraceFile", "NotSolved", "OrderFileError", "PuzzleError", "RankFailed", "RuleError"]
-__all__ += ["TraceError", "Words", "fact", "forgotten_await", "put_await", "used_before_await"]
+__all__ += ["TraceError", "Words", "fact", "forgotten_await", "put_await", "used_before_await", "words_in"]
 
 P = ParamSpec("P")
 MOST_KEYS = 12
@@ -50,6 +50,18 @@ class Words(NamedTuple):
     expected: str | None = None
     got: str | None = None
     fix: str | None = None
+
+
+def words_in(table: Mapping[str, Any], rule: str, *cases: str, **parts: object) -> Words:
+    """Return the words of a rule, which are in a table, with its parts filled in. Of its cases those that are named say
+    some of them otherwise; "" is none."""
+    said: dict[str, Any] = {**table[rule]}
+    for case in filter(None, cases):
+        said |= said[case]
+    # A further line of the table is a part of the others, and may have parts itself.
+    more = {name: said[name] for name in said.keys() - Words._fields}
+    parts |= {name: text.format(**parts) for name, text in more.items() if isinstance(text, str)}
+    return Words(**{field: said[field].format(**parts) for field in Words._fields if field in said})
 
 
 class Fact:

@@ -9,8 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from lib.files import packaged
-from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, read_toml, record_from
+from lib.files import packaged, table
+from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, record_from
 
 LARGEST_FILE: Final = 1 << 20
 """Bytes, at most, of a file that describes a model or a cluster."""
@@ -69,7 +69,7 @@ def _from_config(name: str) -> Transformer:
     kind = told.get("model_type", "unknown")
     if told.get("is_encoder_decoder") or kind in ("bert", "roberta", "vit", "t5"):
         raise ValueError(f"{name} is of a model of type {kind!r}: only decoders are planned")
-    names_of: dict[str, list[str]] = read_toml("files")["sizes"]
+    names_of: dict[str, list[str]] = table("lib.plan", "files")["sizes"]
     found = {
         field: value
         for field, names in names_of.items()
@@ -82,7 +82,7 @@ def _from_config(name: str) -> Transformer:
     if "experts" in found:
         found.setdefault("expert_ffn", found["ffn"])
     activation = str(told.get("hidden_act", told.get("activation_function", ""))).lower()
-    found["gated"] = activation in read_toml("files")["activations"]["gated"]
+    found["gated"] = activation in table("lib.plan", "files")["activations"]["gated"]
     found["tied"] = bool(told.get("tie_word_embeddings", True))
     return record_from(Transformer, found, name)
 

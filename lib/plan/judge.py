@@ -13,13 +13,13 @@ from statistics import mean
 from typing import Any, Final, NamedTuple, cast
 
 from lib.errors.wording import written
-from lib.files import packaged
+from lib.files import packaged, table
 from lib.plan.candidates import ROOM, candidate
-from lib.plan.records import CHOSEN, CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer, read_toml
+from lib.plan.records import CHOSEN, CLUSTERS, GIB, MODELS, STACKS, Cluster, Plan, Transformer
 from lib.plan.timing import Step, step, step_in_order
 
-PARTS: Final[Mapping[str, str]] = read_toml("words")["parts"]
-METRICS: Final[Mapping[str, str]] = read_toml("words")["metrics"]
+PARTS: Final[Mapping[str, str]] = table("lib.plan", "words")["parts"]
+METRICS: Final[Mapping[str, str]] = table("lib.plan", "words")["metrics"]
 
 
 class Task(NamedTuple):
@@ -168,7 +168,7 @@ class Published(NamedTuple):
 @cache
 def sets() -> dict[str, RunSet]:
     """Return the sets by name, in the order in which they are shown."""
-    return {name: RunSet(name, **data) for name, data in read_toml("sets").items()}
+    return {name: RunSet(name, **data) for name, data in table("lib.plan", "sets").items()}
 
 
 @cache

@@ -12,7 +12,7 @@ from functools import cache, cached_property
 from typing import Any, Final, TypeVar
 
 from lib.errors.wording import written
-from lib.files import packaged
+from lib.files import table
 from lib.record import Lazy
 
 GIB: Final = 2**30
@@ -352,19 +352,11 @@ def _whole_numbers(record: Transformer | Cluster, at_least_one: tuple[str, ...])
             raise ValueError(f"{one.name} is a whole number from {least} to {MOST:,}; got {value!r}")
 
 
-@cache
-def read_toml(name: str) -> dict[str, dict[str, Any]]:
-    """Read a file of `lib/plan`."""
-    import tomllib  # here and not above: `import lib` should be quick
-
-    return tomllib.loads(packaged("lib.plan", f"{name}.toml"))
-
-
 def _records(kind: type[T], file: str, what: str) -> Mapping[str, T]:
 
     @cache
     def read() -> dict[str, T]:
-        return {name: record_from(kind, data, name) for name, data in read_toml(file).items()}
+        return {name: record_from(kind, data, name) for name, data in table("lib.plan", file).items()}
 
     return Lazy(read, lambda key, rows: f"there is no {what} {key!r}{_nearest(key, rows)}; there are {', '.join(rows)}")
 

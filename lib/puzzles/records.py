@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from lib.cluster.costs import costs_from
 from lib.cluster.mesh import Mesh, mesh_from
-from lib.files import packaged
+from lib.files import table
 from lib.puzzles.puzzle import AtSize, Goal, Premise, Puzzle, Row, Task, Variant
 from lib.record import Lazy
 from lib.values.kinds.kind import Layer
@@ -65,7 +65,7 @@ def goal(puzzle: str) -> Task:
 
 def chapters() -> dict[str, Chapter]:
     """Return the chapters by name, in order, also those that have no puzzles yet."""
-    every = _read("chapters")
+    every = table("lib.puzzles", "chapters")
     for name, data in every.items():
         if data.keys() != set(Chapter._fields):
             raise ValueError(f"chapters.toml: {name} has {' and '.join(Chapter._fields)}; got {', '.join(data)}")
@@ -101,17 +101,11 @@ def of_one_notebook(puzzle: Puzzle) -> list[Puzzle]:
     return sorted(found, key=lambda one: one.id != puzzle.notebook)
 
 
-def _read(name: str) -> dict[str, dict[str, Any]]:
-    import tomllib  # here and not above: `import lib` should be quick
-
-    return tomllib.loads(packaged("lib.puzzles", f"{name}.toml"))
-
-
 @cache
 def _records() -> dict[str, Puzzle]:
     records: dict[str, Puzzle] = {}
     for at, chapter in enumerate(chapters(), 1):
-        found = _read(chapter)
+        found = table("lib.puzzles", chapter)
         places = {key: place for place, key in enumerate((key for key in found if "part_of" not in found[key]), 1)}
         for key, data in found.items():
             if key in records:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -32,7 +31,7 @@ from weakref import WeakKeyDictionary
 from lib.errors.exceptions import PuzzleError
 from lib.errors.source_lines import Place, function_of, place
 from lib.errors.wording import counted, described
-from lib.files import packaged
+from lib.files import table
 from lib.puzzles.records import PUZZLES
 from lib.schedules.pipelines.action import BEGINS, LONG, MESSAGES, PASSES, Action, Messages, Order, parse, says_messages
 from lib.schedules.pipelines.legality import IllegalOrder, Wrong, illegal
@@ -51,7 +50,7 @@ Orders = Callable[[int, int], Order]
 """What makes an order for so many ranks and microbatches."""
 TAKES: Final = ("rank", "ranks", "batches")
 WORDS: Final = "words such as F0, the forward of microbatch 0, and B0, its backward"
-MISTAKES: Final[dict[str, dict[str, str]]] = tomllib.loads(packaged("lib.schedules", "mistakes.toml"))
+MISTAKES: Final[dict[str, dict[str, str]]] = table("lib.schedules", "mistakes")
 """The words of every mistake: read at once, as a limited process may not read this folder later."""
 FIXES: Final = MISTAKES["rules"]
 """By rule of legality what to do, where it knows nothing better."""

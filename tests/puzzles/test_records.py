@@ -59,7 +59,7 @@ def book(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
         "empty": {},
         "second": {"three": dict(SCHEDULE)},
     }
-    monkeypatch.setattr(records, "_read", files.__getitem__)
+    monkeypatch.setattr(records, "table", lambda _, name: files[name])
     monkeypatch.setattr(records, "_records", records._records.__wrapped__)  # pyright: ignore
     return files
 

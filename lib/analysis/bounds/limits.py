@@ -6,7 +6,6 @@ docs/bounds.md; a limit has one in a sentence or two.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -18,7 +17,7 @@ from lib.analysis.bounds.family import Family, SharedWork, WholeLayers, excuse
 from lib.analysis.bounds.optima import AIMS, Aim, Optimum, Size, stored
 from lib.cluster.costs import UNIT, Costs, as_written
 from lib.errors.wording import counted
-from lib.files import packaged
+from lib.files import table
 from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import PUZZLES
 from lib.trace.trace import Trace
@@ -46,7 +45,7 @@ class Limit:
     proof: str
 
 
-PROOFS: Final[dict[str, dict[str, str]]] = tomllib.loads(packaged("lib.analysis.bounds", "proofs.toml"))
+PROOFS: Final[dict[str, dict[str, str]]] = table("lib.analysis.bounds", "proofs")
 NOTHING: Final = Limit(0.0, (), "work", False, "Of this nothing is known.")
 
 

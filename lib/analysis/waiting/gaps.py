@@ -6,7 +6,6 @@ of the whole run, exactly. Every gap has a kind; KINDS has them, and what is sai
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -14,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from lib.analysis.dependencies import At, Causes, Span, causes_of
 from lib.cluster.costs import in_units, units
 from lib.errors.wording import exact, numbered
-from lib.files import packaged
+from lib.files import table
 from lib.trace.event import operation, operations
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -31,7 +30,7 @@ class Kind(NamedTuple):
     by_cause: bool = False
 
 
-WORDS: Final[dict[str, dict[str, Any]]] = tomllib.loads(packaged("lib.analysis.waiting", "words.toml"))
+WORDS: Final[dict[str, dict[str, Any]]] = table("lib.analysis.waiting", "words")
 KINDS: Final = {name: Kind(**row) for name, row in WORDS["gaps"].items()}
 
 

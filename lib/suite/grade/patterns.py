@@ -21,7 +21,6 @@ ours (the reference, to which the hints lead, and our other solutions), a stub, 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Callable
 from functools import cache
@@ -30,7 +29,7 @@ from typing import Any, Final, NamedTuple
 
 from lib.checker.verdict import WRONG, WRONG_ELSEWHERE, WRONG_FUNCTION
 from lib.errors.wording import counted
-from lib.files import packaged
+from lib.files import table
 from lib.puzzles.records import PUZZLES
 from lib.suite.course.solutions import files_of, run_of_file
 from lib.suite.grade.gradebook import Gradebook, schedule_of
@@ -40,7 +39,7 @@ RANK: Final = re.compile(r"rank \d+(?: \([^)]*\))?: ")
 # A message that begins with the place in a file, and what it says of it, without the student's line.
 FILE: Final = re.compile(r"[^\n]*?\.(?:py|ipynb)(?:, code cell \d+)?(?:, line \d+:)? (?P<said>.*)")
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|⟨[^⟩]*⟩")
-KINDS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.grade", "kinds.toml"))
+KINDS: Final[dict[str, Any]] = table("lib.suite.grade", "kinds")
 # What differs between students who made the same mistake, and what stands for it.
 ABSTRACT: Final = tuple((re.compile(one["pattern"]), one["becomes"]) for one in KINDS["abstract"])
 

@@ -29,7 +29,6 @@ import socket
 import sys
 import tempfile
 import threading
-import tomllib
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
@@ -43,7 +42,7 @@ from lib.errors import fixes
 from lib.errors.exceptions import NotSolved, PuzzleError, TraceError
 from lib.errors.source_lines import GIVEN, LIBRARY, Place, raised_at, resolve, student_frame
 from lib.errors.wording import message_of
-from lib.files import ROOT, packaged
+from lib.files import ROOT, table
 from lib.puzzles.records import PUZZLES
 from lib.simulator.simulator import Printed, Unsolved, simulate
 from lib.suite.isolation.messages import QUESTIONS, Kept, Limits, Request, Sent, written
@@ -60,7 +59,7 @@ from lib.trace.trace import Trace, freeze
 if TYPE_CHECKING:
     from lib.suite.isolation.walls import Walls
 
-RUNS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.isolation", "runs.toml"))
+RUNS: Final[dict[str, Any]] = table("lib.suite.isolation", "runs")
 FEATURES: Final[dict[str, str]] = RUNS["features"]
 """What may keep a run apart, in words. Each is used where the system has it."""
 GRACE = 10.0  # seconds more, to start Python and to end by itself, before a process is ended from outside

@@ -19,14 +19,13 @@ import struct
 import sys
 import sysconfig
 import tempfile
-import tomllib
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from lib.files import ROOT, packaged
+from lib.files import ROOT, table
 
 FOLDER: Final = "/tmp"
 ROOM: Final = 32 * 2**20
@@ -180,7 +179,7 @@ def _restrict_files(paths: Collection[str], folder: str) -> None:
 
 # -- seccomp ------------------------------------------------------------------------------------------------------
 
-CALLS: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.isolation", "calls.toml"))
+CALLS: Final[dict[str, Any]] = table("lib.suite.isolation", "calls")
 ALLOWED: Final[str] = CALLS["allowed"]
 NEW: Final = sorted({*range(424, 512)} - {436, 439})
 """Numbers of calls that are newer than what libraries count on, but for close_range and faccessat2, which are allowed:

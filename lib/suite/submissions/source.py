@@ -11,7 +11,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -20,7 +19,7 @@ from typing import Any, Final, NamedTuple, cast
 from unicodedata import normalize
 
 from lib.errors.wording import counted
-from lib.files import packaged
+from lib.files import table
 from lib.puzzles.records import PUZZLES
 from lib.suite.submissions import gap
 from lib.suite.submissions.locations import reference
@@ -52,9 +51,7 @@ class State(NamedTuple):
     judged: bool = True
 
 
-STATES: Final = {
-    word: State(word, **row) for word, row in tomllib.loads(packaged("lib.suite.submissions", "states.toml")).items()
-}
+STATES: Final = {word: State(word, **row) for word, row in table("lib.suite.submissions", "states").items()}
 """From good to bad."""
 
 

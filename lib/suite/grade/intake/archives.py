@@ -11,7 +11,6 @@ import os
 import stat
 import struct
 import tarfile
-import tomllib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,10 +20,10 @@ from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
-from lib.files import packaged
+from lib.files import table
 from lib.suite.submissions.statements import SourceError
 
-KNOWN: Final[dict[str, Any]] = tomllib.loads(packaged("lib.suite.grade.intake", "names.toml"))
+KNOWN: Final[dict[str, Any]] = table("lib.suite.grade.intake", "names")
 """What is known of files before they are read: tables of names and numbers."""
 MOST: Final[dict[str, int]] = KNOWN["most"]
 KINDS: Final[dict[int, str]] = {getattr(stat, kind): why for kind, why in KNOWN["kinds"].items()}

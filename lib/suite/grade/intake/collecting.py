@@ -8,7 +8,6 @@ them (`id`), when (`time`) and what the file was called (`file`).
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from lib.files import packaged
+from lib.files import table
 from lib.suite.grade.gradebook import Refused
 from lib.suite.grade.intake.archives import KNOWN, Entry, Unreadable, walk, within, without_ending
 from lib.suite.grade.intake.roster import moment
@@ -71,7 +70,7 @@ class Platform(NamedTuple):
 
 PLATFORMS: Final = tuple(
     Platform(**row | {"pattern": re.compile(row["pattern"], re.DOTALL)})
-    for row in tomllib.loads(packaged("lib.suite.grade.intake", "platforms.toml"))["platform"]
+    for row in table("lib.suite.grade.intake", "platforms")["platform"]
 )
 """Each way in which a platform names a student's files. The last is the loosest, and counts where no other fits."""
 
