@@ -367,7 +367,7 @@ class Model(Given):
         elif type(layer) is not int:
             layer = plain(layer)
         length = 0 if row.cost is None else self._length(op, layer, batches, values)
-        first, arg = len(program.values), said if row.says == "shard" else ()
+        first, arg = len(program.values), () if row.says == "batches" else said
         for value in made:
             program.new(value)
         program.did(op, layer, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)

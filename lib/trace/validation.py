@@ -26,7 +26,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES, REST, Pieces, Run, RunSet, joined
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape, layer_from
-from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
+from lib.values.operations import ARGUMENTS, COMMUNICATION, LOCAL, OPERATIONS, READS
 from lib.values.placement import Place, Schema
 from lib.values.values import KINDS, PIECES, Value, made, value_of
 
@@ -552,6 +552,8 @@ class _Reader:
                 yield f"{op} names one of {self.layers} layers, counted from 0"
             if row.says == "part" and not (len(arg) == 3 and 1 <= arg[0] < len(NAMES)):
                 yield f"{op} names a dim and a range of it"
+            if len(arg) not in ARGUMENTS[row.says]:
+                yield f"{op} has {len(arg)} numbers in its argument, not {' or '.join(map(str, ARGUMENTS[row.says]))}"
             if not row.fits(self.shape, layer, inputs):
                 yield f"{op} has {row.inputs(self.shape, layer)} inputs"
         elif op in READS and (inputs or arg[1:]):

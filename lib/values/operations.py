@@ -145,6 +145,8 @@ def _shard(shape: Shape, _: Any, shard: int, total: int, *rest: Any) -> Value:
     return cut(rest[-1], shard, total, NAMES[cast(int, rest[0])] if len(rest) > 1 else None)
 
 
+ARGUMENTS = {"": (0,), "batches": (0,), "shard": (2, 3), "part": (3,)}
+"""How many numbers stand in the argument of an event, for each `says` of a row."""
 BACK = "layer, activation, gradient"
 PASS = Activation, ActivationGrad, Weight
 
