@@ -67,9 +67,9 @@ class Group:
 
 class PendingCollective(Signal):
     """A collective of a group that not all members have joined yet. Members are in ascending order of their ranks, so
-    that nothing depends on who comes first; `group` is that of the first, and whether all name the same is found out
-    when all are there. As a Signal it brings the results, in the order of the group. `same` is what the first one says
-    (see `rules.agree`), and `alike`, whether all others said it.
+    that nothing depends on who comes first; `group` is that of the first: agreement is checked once every member has
+    joined. As a Signal it brings the results, in the order of the group. `same` is what the first one says (see
+    `rules.agree`), and `alike` whether all others say it too.
     """
 
     kind = "collective"
@@ -318,8 +318,8 @@ class Dist(Given):
     # -- collectives --------------------------------------------------------------------------------------------
 
     def join(self, group: Group, rank: int, same: tuple[Any, ...], value: Any, call: Call) -> tuple[Signal, int]:
-        """Issue the next collective of a member in a group, which says the `same` as all others (see `rules.agree`) and
-        brings a value. The last one to come starts it."""
+        """Register one member's call; the last member to join starts the collective. `same` is what all members have to
+        say alike (see `rules.agree`). Returns its signal, and the member's place in the group."""
         communicator = group.communicator
         position = communicator.position[rank]
         # The n-th call of each member belongs to the n-th of the others, as in NCCL: calls have no names.

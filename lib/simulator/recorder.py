@@ -45,10 +45,10 @@ T = TypeVar("T")
 class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
-    A run writes much more than anybody reads while it runs. So what the rank does is written down as a row. `moved` has
-    None for each event, which says before which event a move was; for what enters a store the value's id and the number
-    of the store; for what leaves it the id, that number as `~store`, and from where: key, code and instruction, with no
-    code where another value took its place. They become Events and Moves when somebody asks, and stay that.
+    Most of what a run records is never read during the run. So it is kept as rows, which become Events and Moves for
+    good when they are first read. `moved` has None for each event, so that the order of events and moves is known; for
+    a value that enters a store, its id and the number of the store; for one that leaves, its id, that number as
+    `~store`, and from where: key, code and instruction, with no code where another value took its place.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
@@ -70,13 +70,13 @@ class Recorder(Program):
         self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
         self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
         self.moved: list[Any] = []
-        # So many entries, two a move or more, that the moves among them have to be counted.
+        # From this many entries on (a move is two or more) the moves among them have to be counted.
         self.many_moved = 2 * MOVES_AN_EVENT * budget
-        # How many rows have become Events, and how many numbers Moves, behind how many events: reading in the middle of
-        # a run makes none twice.
+        # How far rows and moves are already converted (of moves, after how many events too), so that reading mid-run
+        # converts each once.
         self._asked, self._told = 0, (0, 0)
         self.world, self.shared, self.budget, self.clock = world, world.shared, budget, 0
-        # So many rows are written without a question: none before the first, where ranks share them or have to stop.
+        # Below this number of rows no limit is checked: -1 before the first, 0 where ranks share rows or stop.
         self.free = -1
         # Later than any time that a run may come to: nothing has failed so far.
         self.until = 2 * MAX_TICKS
@@ -323,8 +323,8 @@ class Work(Generic[T]):
             said = f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
             raise ValueError(said) from None
         self._call = call
-        # Until it was awaited, all in one: with `__getattr__` Python looks a name up ten times as slowly. `place` is
-        # that in the group, for a collective: its signal brings one result for each member.
+        # One tuple holds all state until it is awaited: with `__getattr__` Python looks a name up ten times as slowly.
+        # `place` is that in the group, for a collective: its signal brings one result for each member.
         self._pending: Any = (model, signal, place, len(program.rows), len(program.moved), call)
         self._result: Any  # once it was awaited
 

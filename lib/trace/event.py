@@ -34,10 +34,11 @@ NO_BATCHES: Final[frozenset[int]] = frozenset()
 class Event:
     """One operation of one rank.
 
-    `start` is None until a communication has begun (a run that failed leaves some so), `issued` is when the call was
-    made. `arg` has (shard, total) of load_weights and shard, (root,) of a broadcast, of a read its place in the queue
-    of its process's reader, and of a wait the index of the event that it waits for. `blocking` says that a
-    communication was awaited at once. `peer` is the other rank of a message, None where it carried no message yet.
+    `issued` is when it was called, `start` None until a communication has begun (a run that failed leaves some so).
+    `arg`: (shard, total) of load_weights, with 1 for columns, and of a shard, with the number of a dim; (dim, low,
+    high) of a cut; (root,) of a broadcast; (dim,) of a reduce-scatter; the layers of a bucket; the place of a read in
+    its reader's queue; the index of the event that a wait is for. `blocking`: a communication was awaited at once.
+    `peer` is the other rank of a message, None while a receive from any rank has none.
     """
 
     op: str

@@ -1,6 +1,6 @@
 """Who meets whom in a run: collectives by their number in their group, messages in order for each pair of ranks.
 
-The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked, so a
+The one place that matches what the programs of several ranks do together, using program order only, never times: a
 forged time cannot change who met whom. By the same rules `order` goes through a run, each step after all that it needs:
 each rank's program is followed until a communication that is awaited has not taken place yet. Retiming and rebuilding
 take these steps.

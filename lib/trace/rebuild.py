@@ -57,15 +57,15 @@ class _Rebuild:
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
-        # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it. None
-        # is noted of a rank that loads each thing once, as most do: there is nothing that it could load again.
+        # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it. Left
+        # empty for ranks that load everything once, as they cannot reload.
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
         self.again = [_loads_again(program.events) for program in run.programs]
         # The event that is made anew, for the error that it may end in.
         self.event: Event | None = None
-        # Which load has which part of what is used (by rank, kind and layer): by columns where those are cut, else by
-        # rows. Each row shard crosses each column shard.
+        # Which load owns which part of each tensor in use (by rank, kind and layer): of its columns if these are cut,
+        # else of its rows. Each row shard crosses each column shard.
         self.used: dict[tuple[tuple[int, str, int], bool], Owners[_Load]] = {}
         # What a communication brings, by its number, until its rank has waited for it.
         self.results: dict[int, tuple[Sequence[Value], list[Flaw | None]]] = {}

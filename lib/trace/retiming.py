@@ -154,9 +154,8 @@ def plan_of(run: Trace) -> Plan:
 class Plan:
     """The steps of a run, and what is to be paid for in each event.
 
-    Most runs do the same again and again: few different things have a price, and `thing` says which of them an event
-    is. -1: none that is known, as it did not take place, or a value of it was never made. Who has the values at hand,
-    as they are made or afterwards, tells what each step works on.
+    Runs repeat themselves, so there are few distinct prices, and `thing` says which one an event has. -1: none that is
+    known, as it did not take place, or a value of it was never made. The caller passes each step's values.
     """
 
     def __init__(self, run: Trace) -> None:

@@ -1,10 +1,11 @@
 """The collectives, one row each: what members bring, what each gets, and how much moves.
 
-A row is all there is to a collective, but for the tensors of a replay: the simulator, the check, the figures, the
-pictures and the replay read this table, and none asks for a name. Costs are those of ring algorithms (Patarasuk and
-Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members and a whole tensor of S elements, one pass round
-the ring takes n - 1 messages of S/n elements from every member. NCCL chooses between rings and trees by
-size; here sums and gathers always take the ring, so that a figure can be worked out on paper.
+A row defines a collective completely, except its replay kernel: the simulator, the check, the figures, the pictures and
+the replay read its properties. No rule asks for a name; only advice and texts may.
+
+Costs are those of ring algorithms (Patarasuk and Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members
+and a whole tensor of S elements, one pass round the ring takes n - 1 messages of S/n elements from every member. NCCL
+chooses between rings and trees by size; here sums and gathers always take the ring, so that paper is enough.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lib.values.values import Elements, Value
 
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
-"""How large some values are together: in elements, or in whatever a replay makes of them."""
+"""The size of some values together: in elements, or in the unit of a replay."""
 Whole = Callable[[Sequence[Any], int, Size], Elements]
 """The size of a whole tensor, of what all members bring and the place of the root."""
 
@@ -32,11 +33,11 @@ Whole = Callable[[Sequence[Any], int, Size], Elements]
 # Rows are compared by what they are, not by what they say: methods that nobody calls take a third of their import.
 @record(eq=False)
 class Travel:
-    """The way data goes from member to member, in so many `rounds` that follow each other.
+    """How data goes from member to member, in a number of `rounds`, one after the other.
 
-    In each round the busiest link carries the `share` of the whole that so many members make it, and each member
-    sends so many `messages`, whose latencies are on the critical path. Data that goes `straight` from each member to
-    each other passes the links between these two alone.
+    In each round the busiest link carries a `share` of the whole, and each member sends a number of `messages` whose
+    latencies are on the critical path; both depend on the number of members. Data that goes `straight` from each
+    member to each other uses only the links between the two.
     """
 
     rounds: int
@@ -70,19 +71,17 @@ class Collective:
     `name` is Model's method, `word` its short form in text and pictures, `arguments` what a student writes between the
     brackets.
 
-    What the members bring is a value each, or of `many` a list of values each, one for each member, or where there are
-    `origins` for each of these; in a `bucket` it is a list as long as they agree on, of values of several layers.
-    `law` is what is done to values, of whatever number of members, and complains where they do not fit. All members get
-    what comes of it, unless `gives` maps what they bring, in group order, to what each gets: a value, a list of them,
-    or None.
-    `along`: the call may name a dim of a tensor, by its number, which then stands where a root does. `root` says what
-    the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
-    number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
+    Each member brings a value; with `many`, a list with a value for each member (or for each of its `origins`); in a
+    `bucket`, a list of values of any layers, of a length that all agree on.
+    `law` takes the values of any number of members, and raises where they do not fit. All members get its result,
+    unless `gives` maps what they bring, in group order, to what each gets: a value, a list of them, or None.
+    `along`: the call may name a dim of a tensor, by its number, in the place of a root. `root`: two phrases that
+    describe the root rank, for messages: "the rank ..." and "the rank, by its own number, ...". `origins`: the members
+    whose values are in the result of member i of n, None for all.
 
-    `size` gives S, the size of the whole tensor; `pace` the whole of equal parts that takes as long, where members
-    bring unequal ones; `travel` is how it moves, and `sends` what each member sends, where that is not the same for
-    all. An `in_place` collective writes over its input, so that its
-    output needs no memory of its own.
+    `size` gives S, the size of the whole tensor; `pace`, where parts are unequal, the size of an evenly split tensor
+    that would take the same time; `travel` is how it moves, and `sends` what each member sends, where that differs.
+    An `in_place` collective writes over its input, so its output needs no memory of its own.
     """
 
     name: str

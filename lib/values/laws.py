@@ -221,7 +221,8 @@ def total_elements(values: Iterable[Value]) -> Elements:
 
 
 def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
-    """Says in what two values differ, if they do, other than that along which they are put together."""
+    """Raise if two values differ in anything but the dim being joined. Returns where they do not: the caller refuses
+    them for another reason, or several values together."""
     if type(first) is not type(other):
         if is_awaitable(other):
             raise forgotten_await(f"cannot {verb} a call that was not awaited", f"another {first.kind}", other)

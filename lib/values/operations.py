@@ -1,7 +1,7 @@
-"""The table of operations: one row says all there is to an operation, but for the tensors of a replay.
+"""The table of operations: each row defines an operation completely, except its replay kernel.
 
-The simulator, the rebuild, the forms of a Trace, the costs, the check, the advice and the pictures read the row, and
-ask for its properties, never for its name. The collectives have a table of their own (see collectives).
+The simulator, the rebuild, the forms of a Trace, the costs, the check and the pictures read its properties. No rule
+asks for a name; only advice and texts may. The collectives have a table of their own (see collectives).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class Operation:
     `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (without a title its name;
     labels longest first, and none: the batches, with `letter` before them where there is room, or its name), `colour` a
     row of the pictures' palette (what takes time has one of its own), `signature` how a student writes it: a method of
-    the model with these `arguments`, where nothing else is said.
+    the model with these `arguments`, by default.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
-    a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches",
-    "shard", which is a shard and their number (and the number of a dim, or 1 for columns of a weight that is loaded),
-    or "part", which is the number of a dim and a range of it. `by_kind`: the kind of its layer says what it takes
-    where the table says a weight, and what it gives. `about` tells the layer that it is about: "call" as it says,
-    "input" or "output" that of its first value. Its batches are those of its first output.
+    a tuple of them; None where no rule can. `says`: what the call says beside its layer and values: "" nothing,
+    "batches", "shard": a shard and their number (and the number of a dim, or 1 for columns of a weight that is loaded),
+    or "part": the number of a dim and a range of it. `by_kind`: the kind of its layer determines what it takes where
+    the table has a weight, and what it gives. `about`: where its layer comes from: the "call", its first "input", or
+    its first "output". Its batches are those of its first output.
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches, or `per_weight` by the
     size of its layer's weight; without one it takes no time. `as_loaded`: it computes through a weight, which must not
-    have been updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; where
-    that costs anything, nobody has for nothing what this gives. `hands_in`: its input is this rank's result. `made_up`:
-    what it gives comes from nowhere; what happened, what would be right, and how to get there. `suspect`: what it gives
-    may be dishonest although all that it takes is not.
+    have been updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; if
+    that cost is not zero, this free operation is refused. `hands_in`: its input is this rank's result. `made_up`: what
+    it gives comes from nowhere; what happened, what would be right, and how to get there. `suspect`: what it gives may
+    be dishonest even if its inputs are honest.
     `kind` is "local", "message", "read" (a reader does it, beside the rank's own clock) or "wait".
     """
 

@@ -365,7 +365,7 @@ class Schema:
             inside = parts[at].pieces & needed
             found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].piece(parts[at].grid, inside)
             unneeded = unneeded or bool(parts[dim].pieces and not needed)
-        if any(not part.pieces for part in found[self.ndim :]):  # there is one zero, which is done where all is zero
+        if any(not part.pieces for part in found[self.ndim :]):  # all empty sums share one canonical place
             none = [dim.whole if unneeded else dim.piece(dim.whole.grid, NO_PIECES) for dim in self.spaces]
             found[self.ndim :] = none[self.ndim :]
         return Place(self, parts) if tuple(found) == parts else self.place(*found)

@@ -1,8 +1,8 @@
 """What one operation may do to values: from inputs to outputs, or an error that teaches.
 
-The only copy of the rules. Model asks here while a student's function runs, and check asks here again when it rebuilds
-a Trace from nothing. Every function is pure: no clock, no store, and of a rank only the `home` that it may give to what
-it makes, once nothing can go wrong any more.
+The only copy of the rules. Model asks here while a student's function runs (unless one comparison shows that a value
+fits), and check asks again, each time, when it rebuilds a Trace. Every function is pure: no clock, no store, and of a
+rank only the `home` that it may give to what it makes, once nothing can go wrong any more.
 """
 
 from __future__ import annotations

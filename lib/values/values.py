@@ -40,7 +40,7 @@ class Home(Protocol):
 
 
 class _Fields:
-    """What a value has. Of one base, a draft becomes a value without a comparison of their slots."""
+    """The slots of a value. A shared base makes the switch of `__class__` cheap, from a draft to a value."""
 
     __slots__ = ("home", "layer", "layers", "number", "place", "updates")
     home: Any
