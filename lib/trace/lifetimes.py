@@ -244,8 +244,8 @@ def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int,
 
 
 def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
-    """The collectives in the background, by rank and event, that cannot work in place, as something else needs what
-    they bring: they have a buffer of their own, as those have that never work in place."""
+    """Return the collectives in the background, by rank and event, that cannot work in place, because something else
+    needs their input: they have a buffer of their own."""
     found: set[tuple[int, int]] = set()
     gone: dict[int, dict[int, int]] | None = None
     for program, own in zip(run.programs, uses_of(run), strict=True):
