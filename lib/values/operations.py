@@ -70,7 +70,7 @@ class Operation:
     suspect: bool = False
 
     def __post_init__(self) -> None:
-        # What takes no time is no more than a mark in a picture: all of that has one colour.
+        # Operations that take no time are only marks in a picture, and share one colour.
         own = self.name if self.cost is not None or self.kind != "local" else "other"
         give(self, title=self.title or self.name.replace("_", " "), colour=self.colour or own)
         call = f"{'' if self.kind == 'local' else 'await '}model.{self.name}({self.arguments})"
@@ -80,30 +80,30 @@ class Operation:
 
     @property
     def has_batches(self) -> bool:
-        """Tell whether its batches belong to what it is: they stand in its word, and in sentences about it."""
+        """Tell whether its batches are named in its word and in sentences about it."""
         return self.per_batch or self.says == "batches"
 
     def work(self, shape: Shape, layer: int | None, batches: int, values: Sequence[Value]) -> Elements:
-        """Return how often its price counts: by batch, or once, as much as its layer is larger than that which
-        prices are said of, and of the part of a layer that its values are."""
+        """Return the factor of its price: by batch, or once, in proportion to the size of its layer and to the part of
+        the layer that its values are."""
         if not self.per_batch:
             return shape.kinds[layer or 0].updates(values) if self.per_weight else 1
         if not values:
             return batches
         kind = shape.kinds[layer or 0]
-        # By far the most common: no share of anything has to be worked out.
+        # By far the most common: all of a layer of the usual size.
         if kind.usual and values[-1].place.complete and values[0].place.plain:
-            return batches  # all of a layer of the usual size
+            return batches
         return kind.batches_of(batches, values)
 
     def inputs(self, shape: Shape, layer: int | None) -> int:
-        """Return how many values it takes of a layer."""
+        """Return how many values it takes, for a layer."""
         if self.by_kind and layer is not None and 0 <= layer < shape.layers:
             return len(self.takes) - (not shape.kinds[layer].takes)
         return len(self.takes)
 
     def fits(self, shape: Shape, layer: int | None, count: int) -> bool:
-        """Tell whether it can be given so many values of a layer: backward needs no input where its kind keeps none."""
+        """Tell whether it may have `count` inputs, for a layer: backward needs no input if its kind keeps none."""
         if count == self.inputs(shape, layer):
             return True
         kinds = shape.kinds[layer : layer + 1] if layer is not None and self.by_kind else ()
@@ -112,7 +112,7 @@ class Operation:
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
     ) -> Sequence[Value]:
-        """Make what it gives, by its rule."""
+        """Return what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
         # One signature for all rules, so that a check can call any of them by what a Trace says of an event.
         said = (batches,) if self.says == "batches" else arg if self.says else ()
@@ -154,7 +154,7 @@ PASS = Activation, ActivationGrad, Weight
 def _timed(
     name: str, word: str, arguments: str, rule: Any, takes: tuple[type[Value], ...], gives: Any, **more: Any
 ) -> Operation:
-    """An operation of a layer, as long as the field of Costs with its name says, for each batch."""
+    """Return an operation of a layer whose time for a batch is the field of Costs with its name."""
     by_kind = Weight in takes
     return Operation(name, word, arguments, rule, takes, gives, cost=name, per_batch=True, by_kind=by_kind, **more)
 
@@ -206,7 +206,7 @@ OPERATIONS: Final = table(
             "shard", "K", "", _shard, (Value,), (Value,), "shard", "input", signature="value.shard(shard, total)"
         ),
         Operation("cut", "KC", "", _cut, (Value,), (Value,), "part", "input", signature="value.cut(dim, low, high)"),
-        # No rule can make it, so a Trace has to state its value; what comes of it counts in a sandbox alone.
+        # No rule can make it, so a Trace has to state its value; its results count only in a sandbox.
         Operation(
             "foreign", "Q", "", gives=(Value,), about="output", signature="Weight(layer, ...)",
             made_up=(
@@ -227,24 +227,24 @@ def _names(holds: Callable[[Operation], bool]) -> frozenset[str]:
 
 
 LOADS: Final = _names(lambda row: row.loads and not {Weight, OptState}.isdisjoint(row.gives))
-"""The operations that load what is at rest on a rank: weights and optimizer states. Data is not."""
+"""The operations that load what is at rest on a rank: weights and optimizer states, but not data."""
 DATA: Final = _names(lambda row: row.loads) - LOADS
 """The operations that load data."""
 UPDATES: Final = _names(lambda row: OptState in row.takes and OptState in row.gives)
-"""The operations that bring an optimizer state one step on."""
+"""The operations that update an optimizer state."""
 BY_WEIGHT: Final = _names(lambda row: row.per_batch and WeightGrad in row.gives)
-"""The operations that work out gradients of weights: backward, and its weight half."""
+"""The operations that compute gradients of weights: backward, and its weight half."""
 BY_INPUT: Final = _names(lambda row: row.per_batch and ActivationGrad in row.gives)
-"""Those that work out the gradient of a layer's input: backward, and its input half."""
+"""Those that compute the gradient of a layer's input: backward, and its input half."""
 HANDS_IN: Final = _names(lambda row: row.hands_in)
 COMPUTE: Final = _names(lambda row: row.cost is not None and not row.loads)
 LOCAL: Final = _names(lambda row: row.kind == "local")
 MESSAGES: Final = _names(lambda row: row.kind == "message")
 READS: Final = _names(lambda row: row.kind == "read")
 COMMUNICATION: Final = MESSAGES | READS | COLLECTIVES.keys()
-"""What is issued by a call and waited for by an await: collectives, messages, and what a reader does for a rank."""
+"""The operations that a call issues and an await waits for: collectives, messages and reads."""
 TIMED: Final = COMPUTE | COMMUNICATION
-"""The operations at whose start memory is sampled, as the original does. What a rank loads is none of them."""
+"""The operations at whose start memory is sampled, as in the original. Loads are not among them."""
 
 
 def calls() -> dict[str, str]:
@@ -253,7 +253,7 @@ def calls() -> dict[str, str]:
 
 
 def signatures() -> dict[str, str]:
-    """Return how a student writes each operation of a Model: what the rank does by itself, then what is awaited."""
+    """Return how a student writes each operation of a Model: first those without communication."""
     own = {row.name: row.signature for row in OPERATIONS.values() if row.signature.startswith("model.")}
     messages = {row.name: row.signature for row in OPERATIONS.values() if row.kind in ("message", "read")}
     return own | {row.name: row.signature for row in COLLECTIVES.values()} | messages
