@@ -138,7 +138,7 @@ def _state(programs: dict[int, Program]) -> dict[int, tuple[Program, object]] | 
     """Return something that changes whenever a rank records anything; None where a program is no rank's record."""
     try:
         return {rank: (program, cast("Any", program).state()) for rank, program in programs.items()}
-    except Exception:  # what stands in its place may be anything
+    except Exception:  # a program may have been replaced by anything
         return None
 
 
