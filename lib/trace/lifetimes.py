@@ -172,7 +172,7 @@ def own_lifetimes(program: Program, used: Uses | None = None) -> Lifetimes:
 
 
 def _with_stores(program: Program, used: Uses) -> Lifetimes:
-    """Return a rank's own lifetimes, with loaded values alive before the step, and stored ones until they are stored."""
+    """Return a rank's own lifetimes, with loaded values alive before the step, and others until they are stored."""
     lives = own_lifetimes(program, used)
     for value in used.loaded:
         if used.last[value] >= 0:

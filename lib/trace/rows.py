@@ -29,7 +29,7 @@ class Rows:
 
     def number(self, table: str, where: str, item: Any) -> int:
         """Return the number of an item in its table. Equal bytes mean equal types too: 1 is not true."""
-        key = table, dumps(item, 2)  # in version 2 of the format equal items have equal bytes
+        key = table, dumps(item, 2)  # in marshal's version 2 equal items have equal bytes
         if key not in self._known:
             self._known[key] = len(self.tables[table])
             self.tables[table].append(item)
