@@ -317,8 +317,8 @@ class Dist(Given):
     # -- collectives --------------------------------------------------------------------------------------------
 
     def join(self, group: Group, rank: int, same: tuple[Any, ...], value: Any, call: Call) -> tuple[Signal, int]:
-        """Register one member's call; the last member to join starts the collective. `same` is what all members have to
-        say alike (see `rules.agree`). Returns its signal, and the member's place in the group."""
+        """Register one member's call; the last member to join starts the collective. `same` has to be equal
+        for all members (see `rules.agree`). Returns its signal, and the member's place in the group."""
         communicator = group.communicator
         position = communicator.position[rank]
         # The n-th calls of all members belong together, as in NCCL: calls have no names.

@@ -556,7 +556,7 @@ class Model(Given):
         check = staticmethod(attached["check"])
 
     def _peer(self, rank: Any, call: str) -> int:
-        """Return another rank as a plain int. A bool is refused: it comes of a comparison in the place of a rank."""
+        """Return another rank as a plain int. A bool is refused: it comes from a comparison where a rank belongs."""
         found = rank if isinstance(rank, bool) else plain(rank)
         if type(found) is int and 0 <= found < self.RANKS and found != self.rank:
             return found

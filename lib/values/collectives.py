@@ -75,7 +75,7 @@ class Collective:
     `bucket`, a list of values of any layers, of a length that all agree on.
     `law` takes the values of any number of members, and raises where they do not fit. All members get its result,
     unless `gives` maps what they bring, in group order, to what each gets: a value, a list of them, or None.
-    `along`: the call may name a dim of a tensor, by its number, in the place of a root. `root`: two phrases that
+    `along`: the call may name a dim of a tensor, by its number, where others have a root. `root`: two phrases that
     describe the root rank, for messages: "the rank ..." and "the rank, by its own number, ...". `origins`: the members
     whose values are in the result of member i of n, None for all.
 
