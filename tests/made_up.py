@@ -13,6 +13,7 @@ from drawing.canvas.palette import LOOKS, Colour, Look
 from lib import UNIT, ActivationGrad, Links, MismatchError, Model, RankFailed, Trace, WeightGrad, check, simulate
 from lib.analysis import figures
 from lib.analysis.memory import whereabouts
+from lib.errors.exceptions import TraceError
 from lib.trace.event import event_words
 from lib.trace.retiming import retime
 from lib.values.collectives import COLLECTIVES
@@ -117,6 +118,19 @@ def test_it_is_saved_loaded_printed_and_parsed(models: list[Model], tmp_path: Pa
         assert check(again).correct
         assert figures.end(again) == figures.end(trace)
         assert figures.traffic(again) == figures.traffic(trace)
+
+
+def test_an_argument_of_its_own_is_in_every_form(tmp_path: Path) -> None:
+    def half(model: Any) -> None:
+        model._compute("half_of", None, model.load_weights(0)[0], said=(1,))
+
+    trace = Trace.of(simulate(half, ranks=1, layers=1, batches=1))
+    trace.save(tmp_path / "half.json")
+    for again in (trace, Trace.load(tmp_path / "half.json"), Trace.parse(trace.text())):
+        assert str(again.rebuilt().run.programs[0].values[2]) == "weight of layer 0, shard 1 of 2"
+    for wrong in ("HO/", "HO@1.2/"):
+        with pytest.raises(TraceError, match=r"half_of has . numbers in its argument, not 1"):
+            Trace.parse(trace.text().replace("HO@1/", wrong))
 
 
 def test_it_is_drawn_stepped_through_and_reviewed(models: list[Model]) -> None:

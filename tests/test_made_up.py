@@ -11,7 +11,7 @@ import pytest
 from drawing.canvas.palette import LOOKS, PASSES
 from lib import Model
 from lib.values.collectives import COLLECTIVES, Collective
-from lib.values.operations import OPERATIONS, Operation, calls
+from lib.values.operations import ARGUMENTS, OPERATIONS, Operation, calls
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,7 +44,7 @@ def test_every_operation_is_whole(name: str) -> None:
     row = OPERATIONS[name]
     assert row.colour in {*PASSES, *LOOKS}
     assert row.about in ("call", "input", "output")
-    assert row.says in ("", "batches", "shard", "part")
+    assert row.says in ARGUMENTS
     assert (row.kind in ("local", "read")) == bool(row.takes or row.gives)
     assert (row.rule is not None) == (row.kind in ("local", "read") and name != "foreign")
     assert row.cost is None or row.kind == "local"

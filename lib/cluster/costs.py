@@ -1,14 +1,14 @@
 """How long operations take, in exact ticks: the classic unit costs, and links with a bandwidth.
 
-Simulated time is whole billionths of a time unit. Floats would make 0.3 + 0.3 + 0.3 differ from 0.9, and equal moments
-unequal. A tick is small enough that every cost anybody states is a whole number of ticks, so sums are exact and
-comparisons mean what they say. Fractions would do as well, and take dozens of times as long.
+Simulated time is in ticks, whole billionths of a time unit. Floats would make 0.3 + 0.3 + 0.3 differ from 0.9, and
+equal moments unequal. A tick is small enough that every cost in use is a whole number of ticks, so sums and comparisons
+are exact. Fractions would be exact too, but dozens of times slower.
 
 UNIT has the constants of the classic puzzles. `Links` prices communication by the elements that move: a link inside a
-host moves one batch of activations (131 072 elements) in 0.2, so that the ring all-gather of one weight over 4 ranks
-takes 3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio`
-times slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message. What
-uses a link at the same time shares it (see `network`). `Uneven` has layers and ranks that are not alike.
+host moves one batch of activations (131 072 elements) in 0.2, so the ring all-gather of one weight over 4 ranks takes
+3/4 x 262 144 x 0.2 / 131 072 = 0.3: the classic constants are this bandwidth. Between hosts a link is `ratio` times
+slower. `latency` is the alpha of the alpha-beta model (Thakur, Rabenseifner, Gropp 2005), once a message. Simultaneous
+communications share a link (see `network`). `Uneven` is for layers and ranks that differ.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ MAX_TICKS = 2**60
 
 def ticks(time: float | Fraction) -> int:
     """Return a time in units as a whole number of ticks."""
-    # Stated costs are whole ticks, so this only takes back what binary floats add: 0.3 is not three tenths to them.
+    # Costs are whole ticks, so this only removes the error of binary floats: 0.3 is not exactly three tenths.
     return round(time * TICKS)
 
 
 def as_written(number: float | Fraction) -> Fraction:
     """Return the decimal that was written, not the binary float nearest to it."""
-    # str gives the shortest decimal that reads back as this float: what was typed.
+    # str gives the shortest decimal that reads back as this float, so what was typed.
     return Fraction(str(number))
 
 
@@ -61,23 +61,23 @@ def in_units(time: int) -> str:
 
 
 class Streams:
-    """The communication streams, and when each is free. The ranks of a process group have one stream, in whatever
-    order they are named, and so has each ordered pair of ranks.
+    """The communication streams, and when each is free. There is one for each set of ranks that forms a process group,
+    in any order, and one for each ordered pair of ranks.
 
-    A rank computes on its own clock; what it communicates runs beside that on these streams, one operation after the
-    other in each, as early as it can. The only copy of this timing (of that on shared links see `network`): the
-    simulator and `retime` both ask here.
+    A rank computes on its own clock; its communication runs beside that on these streams, one operation after the other
+    in each, as early as possible. The only copy of this timing (`network` has that of shared links): the simulator and
+    `retime` both ask here.
     """
 
     def __init__(self) -> None:
         self._free: dict[Hashable, int] = {}
 
-    # As torch's NCCL backend has it: one CUDA stream for each communicator, in the order of the calls. Simplified: in
-    # truth streams of one GPU take multiprocessors from its kernels, and here communication slows no computation.
+    # As in torch's NCCL backend: one CUDA stream for each communicator, in the order of calls. Simplified: on a real
+    # GPU communication takes multiprocessors from kernels; here it slows no computation.
     def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
-        """Return the start of a collective that all have issued, or of one end of a message, which takes its stream. A
-        receive has to be `sent` besides."""
-        # Two comparisons instead of max(): this is asked for every message.
+        """Occupy a stream with a collective that all have issued, or with one end of a message; return when it
+        starts: a receive not before it was `sent`."""
+        # Two comparisons instead of max(): this runs for every message.
         start = issued if issued > sent else sent
         free = self._free.get(stream, 0)
         if free > start:
@@ -89,23 +89,23 @@ class Streams:
 # -- costs --------------------------------------------------------------------------------------------------------
 
 MOST_TIME = 10**9
-"""What no cost comes up to: the times of a Trace are whole billionths of a time unit, below 2^60."""
+"""The bound below which every cost is: the times of a Trace are whole billionths of a time unit, below 2^60."""
 HALVES = ("backward_input", "backward_weight")
 LISTS = ("layers", "ranks")
 LATER = ("read", "to_device", "cards", "ranks")
-"""Costs that files leave out at 0 or nothing, as HALVES at half of backward, so that older versions read them too."""
+"""Costs that files leave out if 0 or None (and HALVES if half of backward), so that older versions read them too."""
 
 
 COUNTS = {"host_size": "a whole number of ranks", "cards": "a whole number of network cards"}
-"""Fields that are no times: what each is. None stands for as many as there are ranks."""
+"""Fields that are no times, in words. None stands for as many as there are ranks."""
 
 
 @record(slots=False)
 class Costs:
     """The classic costs, in time units: compute a batch and layer, an update, any collective, each side of a pass.
 
-    The two halves of backward take half of it each, where nothing else is said. Input data is free. `read` is what the
-    reader of a process takes for a batch, `to_device` the copy of a batch from its memory to a device.
+    By default each half of backward takes half of it, and input data is free: `read` is the time in which the reader of
+    a process reads a batch, `to_device` that of copying a batch from its memory to a device.
 
     >>> async def work(model):
     ...     model.forward(0, model.get_activation([0, 1]), model.load_weights(0)[0])
@@ -114,7 +114,7 @@ class Costs:
     """
 
     shared: ClassVar[bool] = False
-    """Whether what communicates at the same time shares the links, so that a communication may take longer."""
+    """Whether simultaneous communications share links, and so may take longer."""
 
     forward: float = 1.0
     backward: float = 1.0
@@ -132,7 +132,7 @@ class Costs:
             if getattr(self, name) is None and _is_number(self.backward):
                 # Halves of one length and a free split, as zero bubble schedules assume at first (Qi et al. 2023).
                 object.__setattr__(self, name, self.backward / 2)
-        for name in cast("tuple[str, ...]", self.__match_args__):  # of a class made from this one there are more
+        for name in cast("tuple[str, ...]", self.__match_args__):  # subclasses have more
             value = getattr(self, name)
             if (name in COUNTS and value is None) or name in LISTS:
                 continue
@@ -154,37 +154,37 @@ class Costs:
         return {}
 
     def compute(self, op: Operation, rank: int, layer: int | None, work: Elements) -> int:
-        """Return the ticks of an operation whose price counts `work` times. Here all ranks and layers are alike."""
+        """Return the ticks of an operation of `work` times its price. Here all ranks and layers are alike."""
         cost = self._known.get(op.cost)
         if cost is None:
             assert op.cost is not None, f"{op.name} takes no time"
             cost = self._known[op.cost] = ticks(getattr(self, op.cost) if isinstance(op.cost, str) else op.cost)
-        # Rounded once, and the product: else a price with a half tick would lose it for each batch.
+        # Only the product is rounded: else a price with a half tick would lose it for each batch.
         return cost * work if type(work) is int else round(cost * work)
 
     def refuse(self, op: Operation) -> bool:
-        """Tell whether an operation would give for nothing what has a price here, such as data that is read."""
+        """Tell whether an operation is free here although its result has a price, such as data that is read."""
         return op.free_of is not None and bool(getattr(self, op.free_of))
 
     def factor(self, layer: int) -> Fraction:
-        """Return how long a layer computes, compared with what an operation costs. Here all layers are alike."""
+        """Return the factor by which a layer computes longer than the costs say. Here all layers are alike."""
         return Fraction(1)
 
     def slowness(self, rank: int) -> Fraction:
-        """Return how long a rank computes, compared with what an operation costs. Here all ranks are alike."""
+        """Return the factor by which a rank computes longer than the costs say. Here all ranks are alike."""
         return Fraction(1)
 
     def least(self, elements: Elements, outside: bool = False) -> Fraction:
-        """Return the least time in which a rank gets so many elements from others, all `outside` its host or not."""
-        # A message takes its price at both ends. Costs know no size here, so neither does the bound.
+        """Return the least time in which a rank gets elements from others, perhaps all `outside` its host."""
+        # A message takes its price at both ends. These costs do not depend on size, so neither does the bound.
         return min(as_written(self.collective), 2 * as_written(self.p2p))
 
     def communicate(self, row: Collective, whole: Elements, members: Sequence[int]) -> int:
-        """Ticks of a collective of `whole` elements in all over `members` (ranks)."""
+        """Return the ticks of a collective of `whole` elements over `members` (ranks)."""
         return self._flat[0]
 
     def message(self, elements: Elements, source: int, target: int) -> int:
-        """Ticks that a message occupies each of its two ends."""
+        """Return the ticks for which a message occupies each of its ends."""
         return self._flat[1]
 
     @cached_property
@@ -192,15 +192,15 @@ class Costs:
         return ticks(self.collective), ticks(self.p2p)
 
     def passes(self, members: Sequence[int]) -> Shares:
-        """Return the shared links that a collective over `members` passes, and what it needs of each."""
+        """Return the shared links that a collective over `members` uses, and the share that it needs of each."""
         return {}
 
     def passes_at(self, way: str, rank: int, other: int) -> Shares:
-        """Return the links that a message passes at a rank that sends it "out" to another, or takes it "in"."""
+        """Return the links that a message uses at a rank that sends it "out" to another, or takes it "in"."""
         return {}
 
     def on(self, mesh: Mesh | None) -> Costs:
-        """Return these costs for ranks that are arranged so. Here nothing depends on where a rank is."""
+        """Return these costs for ranks on a mesh. Here nothing depends on where a rank is."""
         return self
 
     def to_json(self) -> dict[str, Any]:
@@ -223,16 +223,15 @@ class Costs:
 class Links(Costs):
     """Communication priced by bandwidth: `p2p` time units for one batch of activations over a link inside a host.
 
-    `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price. Where a
-    mesh says how large its hosts are, that counts (see `Mesh.host`), whatever stands here.
+    `host_size` ranks share a host (None: all do); a ring that leaves a host runs at `ratio` times the price. The host
+    size of a mesh, if it has one, takes precedence (see `Mesh.host`).
 
     Each rank has a link inside its host, and a network card to the others. A collective that leaves its host is one
-    ring, through one card of each host; or the host has so many `cards`, which its ranks in their order share evenly,
-    and the collective is a ring through each card that its members of a host have, all at once, as NCCL does it.
+    ring, through one card of each host. If a host has a number of `cards`, its ranks share them evenly, in order, and
+    the collective is a ring through each card that its members on a host have, all at once, as in NCCL.
 
-    A collective inside a host needs all of the inside link of each of its members, both ways. One that leaves the host
-    needs all of their cards, and of the inside links of those that have another member beside them the part that rings
-    at the pace of the cards do.
+    A collective inside a host needs all of the inside link of each member, both ways. One that leaves the host needs
+    all of their cards, and of the inside links of members that share a host the part that keeps up with the cards.
 
     A gradient is as large as two batches of activations, and half of it goes to the other rank twice:
 
@@ -255,7 +254,7 @@ class Links(Costs):
             moving = self._straight(Fraction(whole) / count, members)
         else:
             moving = travel.share(count) * whole * self._beta(members)
-        # Alpha-beta: a latency for each message that waits for the one before, and the rest by bandwidth.
+        # Alpha-beta: a latency for each message on the critical path, and the rest by bandwidth.
         one = ticks(moving) + ticks(self.latency) * travel.messages(count)
         return travel.rounds * one  # so that all-reduce = reduce-scatter + all-gather to the tick
 
@@ -279,7 +278,7 @@ class Links(Costs):
 
     def _card(self, rank: int) -> tuple[Hashable, ...]:
         size = self.host_size
-        # Cards enough for all: each rank has its own.
+        # Enough cards: each rank has its own.
         if size is None or self.cards is None or self.cards >= size:
             return "card", rank
         # Neighbours share a card: 8 ranks on 4 cards are 0-1, 2-3, and so on.
@@ -292,42 +291,42 @@ class Links(Costs):
         return 0 if self.host_size is None else rank // self.host_size
 
     def _straight(self, part: Fraction, members: Sequence[int]) -> Fraction:
-        """Time in which each member sends a part to each other: that of the busiest link inside a host, or card."""
+        """Return the time in which each member sends a part to each other: that of the busiest inside link, or card."""
         hosts = Counter(map(self._host, members))
         outside = Counter[tuple[Hashable, ...]]()
         for rank in members:
             outside[self._card(rank)] += len(members) - hosts[self._host(rank)]
-        # Both at once: what goes to other hosts leaves by the card while the links inside are busy.
+        # Both at once: cards carry what leaves a host while the links inside are busy.
         busiest = max(max(hosts.values()) - 1, max(outside.values()) * as_written(self.ratio))
         return busiest * part * as_written(self.p2p) / PRICED.batch
 
     def _beta(self, members: Sequence[int]) -> Fraction:
-        """Time an element takes on the slowest link of the ring."""
+        """Return the time of an element on the slowest link of the ring."""
         one_host = len({self._host(rank) for rank in members}) == 1
         return as_written(self.p2p) / PRICED.batch * (1 if one_host else self._pace(members))
 
     def _pace(self, members: Sequence[int]) -> Fraction:
-        """How much slower a ring between hosts is than one inside: several cards share it, up to the pace inside."""
+        """Return how much slower a ring between hosts is than one inside: several cards share it."""
         if self.cards is None:
             return as_written(self.ratio)
         cards = Counter(host for host, _ in {(self._host(rank), self._card(rank)) for rank in members})
-        # Each ring needs a card of its own on every host, so the host with the fewest says how many rings there are.
+        # Each ring needs a card of its own on every host, so the host with the fewest cards limits the rings.
         return self._through(min(cards.values()))
 
     def _through(self, cards: int) -> Fraction:
         ratio = as_written(self.ratio)
-        # However many cards there are, the inside links carry every ring, and set the pace unless a card is faster.
+        # The inside links carry every ring, and limit the pace unless a single card is faster.
         return max(ratio / cards, min(Fraction(1), ratio))
 
 
 @record(slots=False)
 class Uneven(Costs):
-    """Layers and ranks that are not alike. `layers` says how heavy each layer is, beginning again after the last, and
-    `ranks` how slow each rank is, at least 1. Ranks that it does not name are as fast as the costs say.
+    """Layers and ranks that differ. `layers` has a factor for each layer, starting over after the last, and `ranks` one
+    of at least 1 for each rank. Further ranks are as fast as the costs say.
 
     With Uneven(layers=(2, 0.5)) the layers 0, 2, 4 take twice as long forward and backward as the costs say, and the
-    others half as long. With Uneven(ranks=(1, 1, 1.2)) all that rank 2 computes takes a fifth longer. Weights are as
-    large as ever, so all collectives and messages take the same; updates are as long for all layers.
+    others half as long. With Uneven(ranks=(1, 1, 1.2)) rank 2 computes a fifth longer. Sizes stay the same, so
+    collectives, messages and updates of all layers do too.
 
     >>> print(Uneven(ranks=(1, 1, 1.2)).slowness(2))
     6/5
@@ -363,7 +362,7 @@ class Uneven(Costs):
         cost = super().compute(op, rank, layer, work)
         if op.loads:
             return cost
-        # An update reads and writes a weight, whose size is the same: how heavy a layer computes is no matter.
+        # An update reads and writes a weight of the same size, however heavy the layer.
         factor = self.factor(layer) if op.per_batch and layer is not None else 1
         return round(cost * factor * self.slowness(rank))
 
@@ -384,14 +383,14 @@ def _is_number(value: object) -> bool:
 UNIT = Costs()
 LINKS = Links(host_size=4)
 MODELS = {"unit": Costs, "links": Links, "uneven": Uneven}
-"""The cost models by the name that a file has for them."""
+"""The cost models by their names in files."""
 
 
-# By name and not by class: a file may say which numbers count, and never which code runs.
+# By name, not by class: a file may choose numbers, but never code.
 def costs_from(data: dict[str, Any]) -> Costs:
-    """Return the cost model that `to_json` wrote. ValueError where a field is unknown or not a number.
+    """Return the cost model that `to_json` wrote. ValueError if a field is unknown or not a number.
 
-    A field that is missing has its default: a file from before that cost existed stays readable.
+    A missing field has its default, so that older files stay readable.
     """
     given = dict(data)
     model = given.pop("model", None)

@@ -1,8 +1,8 @@
-"""What lies where, as data that a picture can show: on a mesh, in the slots of a batch, in the stages of a pipeline.
+"""Layouts, as data that a picture can show: on a mesh, in the slots of a batch, in the stages of a pipeline.
 
-A mesh may also be plain lists, `grid[replica][data][model]` is a device: what the puzzles about mapping are asked.
-Process p owns the devices p·n to p·n + n - 1, as on real machines, and they may stand anywhere. `grids` gives every way
-in which processes can share a mesh: eight devices in pairs make 105.
+For the puzzles about mapping a mesh is plain lists: `grid[replica][data][model]` is a device. Process p owns the
+devices p·n to p·n + n - 1, as on real machines, anywhere on the mesh. `grids` yields every way in which processes can
+share a mesh: for eight devices in pairs, 105.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lib.errors.wording import counted, listed, with_article
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The data on the devices of a mesh: nothing where not in `holds`; the same words are the same thing. Something is
-    wrong at the devices `wrong`; `title` says what is shown. `processes` are named even if each has one device."""
+    """The data on the devices of a mesh: `holds` has words for it, the same for the same data. Something is wrong at
+    the devices `wrong`; `title` says what is shown. `processes` are named even if each has one device."""
 
     mesh: Mesh
     holds: Mapping[int, str] = field(default_factory=dict[int, str])
@@ -36,8 +36,8 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The groups that a rank of a mesh is in, by name; without any, those along each axis. `wrong` are the ranks at
-    which something is wrong, and `title` says what is shown."""
+    """The groups of a rank of a mesh, by name; by default those along each axis. Something is wrong at the ranks
+    `wrong`; `title` says what is shown."""
 
     mesh: Mesh
     rank: int
@@ -58,10 +58,10 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalBatch:
-    """A batch as feeds bring it, in order: the number of an example, or None for a slot that is only padding. All
-    slots one after the other are shared out among the `devices`; None: they stay where they are. `notes` are said of
-    the feeds, `wrong` are those in which something is wrong, and `title` says what is shown. `names` are what a feed
-    and an example are called, as ranks that bring rows."""
+    """A batch from several feeds, in order: each slot has the number of an example, or None for padding. All slots are
+    shared out in order among the `devices`; None: they stay where they are. There are `notes` on the feeds, something
+    is wrong in those that are `wrong`, and `title` says what is shown. `names` are the words for a feed and an example,
+    such as "rank" and "row"."""
 
     feeds: Sequence[Sequence[int | None]]
     devices: int | None
@@ -80,8 +80,8 @@ class PhysicalBatch:
     def filled(
         cls, feeds: int, slots: int, examples: int, order: Iterable[int], devices: int, **words: Any
     ) -> PhysicalBatch:
-        """Return the batch in which the feeds of `order` bring so many `examples` each, one after the other, and no
-        other feed brings any. Each feed has so many `slots`; `words` are its `notes`, `wrong` and `title`."""
+        """Return the batch in which only the feeds of `order` bring `examples` each, in that order. Each feed has a
+        number of `slots`; `words` are its `notes`, `wrong` and `title`."""
         place = {feed: number for number, feed in enumerate(order)}
         rows: list[list[int | None]] = []
         for feed in range(feeds):
@@ -120,9 +120,9 @@ class PhysicalBatch:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The stages that each rank has, all of them once; stage s works on what stage s - 1 gives. `layers` are those of
-    each stage, where they are known, and `ends` what is done before the first layer and behind the last. `wrong` are
-    the stages with which something is wrong, and `title` says what is shown."""
+    """The stages of each rank, all of them once; stage s works on the output of stage s - 1. `layers` are those of each
+    stage, if known, and `ends` what is done before the first layer and after the last. Something is wrong with the
+    stages `wrong`; `title` says what is shown."""
 
     ranks: Sequence[Sequence[int]]
     layers: Sequence[range] = ()
@@ -171,7 +171,7 @@ Owners = tuple[tuple[int, ...], ...]
 
 
 def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
-    """Return the same as a Mesh, which has a picture. ValueError for no grid, a device that is missing, or repeated."""
+    """Return a grid as a Mesh, which has a picture. ValueError if it is no grid, or a device is missing or repeated."""
     sizes = [len(grid), len(grid[0]) if grid else 0, len(grid[0][0]) if grid and grid[0] else 0]
     rows = [row for replica in grid for row in replica]
     if {len(replica) for replica in grid} != {sizes[1]} or {len(row) for row in rows} != {sizes[2]}:
@@ -184,8 +184,8 @@ def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
 
 
 def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Grid]:
-    """Yield every way to give the places of a mesh to processes that own so many devices each, the first to process 0:
-    neither a process's number nor the order of its devices matters. ValueError where these do not divide."""
+    """Yield every way to give the places of a mesh to processes with `per_process` devices each, the first to process
+    0: neither a process's number nor the order of its devices matters. ValueError if these do not divide."""
     sizes = replica, data, model
     mesh = Mesh(zip(AXES, sizes, strict=True), processes=per_process)
     for owners in _shared(mesh.ranks, len(mesh.processes[0])):
@@ -194,7 +194,8 @@ def grids(replica: int, data: int, model: int, per_process: int) -> Iterator[Gri
 
 
 def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
-    """Yield all of at most so many devices, with how many a process owns, small ones first; up to 4 in every order."""
+    """Yield all grids of at most `most` devices, each with how many a process owns, small ones first; up to 4 devices
+    in every order."""
     for count in range(1, most + 1):
         for replica, data, model in product(range(1, count + 1), repeat=3):
             if replica * data * model == count:
@@ -206,7 +207,7 @@ def small_grids(most: int) -> Iterator[tuple[Grid, int]]:
 
 
 def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]:
-    """Yield so many larger ones, each axis at most so long, with the devices in any order; the same ones every time."""
+    """Yield a number of larger grids, with `most` for each axis and devices in any order; the same ones every time."""
     # Always the same: a solution that is right today has to be right tomorrow.
     random = Random(0)
     for _ in range(number):
@@ -215,7 +216,7 @@ def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]
         per_process = random.choice([size for size in range(1, len(devices) + 1) if len(devices) % size == 0])
         if random.random() < 0.5:
             random.shuffle(devices)
-        else:  # in order but for a few
+        else:  # in order except for a few
             for _ in range(3):
                 one, other = (random.randrange(len(devices)) for _ in range(2))
                 devices[one], devices[other] = devices[other], devices[one]
@@ -223,12 +224,12 @@ def random_grids(number: int, most: Sequence[int]) -> Iterator[tuple[Grid, int]]
 
 
 def _shared(places: tuple[int, ...], size: int) -> Iterator[Owners]:
-    """Places in groups of a size: the first one with any others, and the rest in groups."""
+    """Yield all ways to put places into groups of a size: the first with any others, and the rest in groups."""
     if not places:
         yield ()
         return
     first, *rest = places
-    # The first place is in every first group, so no way of sharing is met twice under other numbers.
+    # The first place is in every first group, so no way of sharing comes twice under other numbers.
     for others in combinations(rest, size - 1):
         left = tuple(place for place in rest if place not in others)
         for groups in _shared(left, size):

@@ -4,8 +4,8 @@ Mesh({"replica": 2, "shard": 4}) puts ranks 0-3 on replica 0 and 4-7 on replica 
 and `group(5, "replica")` is (1, 5). `ranks=` gives another order of the devices. A group is ordered by coordinate and
 never sorted: member i of a group is the one at coordinate i, as torch's new_group(sort_ranks=False) has it.
 
-A rank is a device. Where it is built in, its host and its process, follows from its number and moves with no mesh: of
-`host_size` 4 devices 0-3 are on host 0, wherever they stand on the axes.
+A rank is a device. Its host and its process follow from its number, whatever the mesh: with `host_size` 4 devices 0-3
+are on host 0, wherever they are on the axes.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Processes = int | Sequence[Sequence[int]]
 class Mesh(Given):
     """Named axes (the last varies fastest) over `ranks` in any order.
 
-    Of the devices in the order of their numbers `host_size` share a host (the last host may have fewer), and
-    `processes` is how many of them a process owns, or lists the devices of each; without it each is its own process.
+    In the order of their numbers, `host_size` devices share a host (the last host may have fewer). `processes` is how
+    many of them a process owns, or lists the devices of each; without it each device has its own process.
 
-    Raises ValueError where the axes do not multiply to the number of ranks, a rank is missing or repeated, or the
+    Raises ValueError if the axes do not multiply to the number of ranks, a rank is missing or repeated, or the
     processes do not own each device once, on one host.
 
     >>> mesh = Mesh({"data": 2, "model": 2}, host_size=2)
@@ -67,7 +67,7 @@ class Mesh(Given):
         self.axes = MappingProxyType(sizes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A mappingproxy cannot be pickled; and made anew it is checked anew.
+        # A mappingproxy cannot be pickled; and a mesh made anew is checked.
         return mesh_from, (self.to_json(),)
 
     def __len__(self) -> int:
@@ -89,14 +89,14 @@ class Mesh(Given):
         return f"Mesh({dict(self.axes)}{order}{hosts}{'' if owned is None else f', processes={owned}'})"
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `mesh_from` reads, for older versions without processes where each device has its own."""
+        """Return what `mesh_from` reads; without processes, for older versions, if each device has its own."""
         data: dict[str, Any] = {"axes": [[*axis] for axis in self.axes.items()], "ranks": [*self.ranks]}
         data["host_size"] = self.host_size
         owned = self._owned_as_written()
         return data if owned is None else data | {"processes": owned}
 
     def _owned_as_written(self) -> int | list[list[int]] | None:
-        """The processes in the shortest way to write them."""
+        """Return the processes in their shortest form."""
         if self._several is None:
             return None
         size = len(self._several[0])
@@ -109,7 +109,7 @@ class Mesh(Given):
 
     def host(self, rank: int) -> int:
         """Return the number of the host that a rank is on. Without a `host_size` all are on one."""
-        # Of the device's number, not of its place in the mesh: arranging ranks anew moves no machine.
+        # By the device's number, not its place in the mesh: arranging ranks moves no machine.
         return 0 if self.host_size is None else rank // self.host_size
 
     @property
@@ -146,7 +146,7 @@ class Mesh(Given):
         return {axis: found[axis] for axis in self.axes}
 
     def named(self, rank: int) -> str:
-        """Return a rank with its place, as a sentence has it: "rank 6 (data 1, stage 2)"."""
+        """Return a rank with its place, for a sentence: "rank 6 (data 1, stage 2)"."""
         place = self.shared([rank])
         return f"rank {rank} ({place})" if place else f"rank {rank}"
 
@@ -176,8 +176,8 @@ class Mesh(Given):
         return tuple([self.rank(**mine | dict(zip(axes, place, strict=True))) for place in places])
 
     def row(self, rank: int, *axes: str) -> int:
-        """Return the number of the row of data that a rank works on, where the data is split along `axes`, the last of
-        which varies fastest. Ranks that differ along other axes only work on the same row."""
+        """Return the number of the row of data that a rank works on if data is split along `axes`, the last of which
+        varies fastest. Ranks that differ only along other axes work on the same row."""
         self._along(axes)
         return self._number(self.coordinates(rank), axes)
 
@@ -191,7 +191,7 @@ class Mesh(Given):
         """Return the ranks that work on each row of data, in the order of the mesh; without axes data is one row."""
         self._along(axes)
         found: list[list[int]] = [[] for _ in range(prod(self.axes[axis] for axis in axes))]
-        # In the order of the mesh, and not of the numbers: member i of a group is the one at coordinate i.
+        # In the order of the mesh, not of numbers: member i of a group is the one at coordinate i.
         for rank in self.ranks:
             found[self.row(rank, *axes)].append(rank)
         return tuple(map(tuple, found))
@@ -203,7 +203,7 @@ class Mesh(Given):
             raise ValueError(f"axis {twice!r} is named twice: name each axis once; got {list(axes)}")
 
     def instead(self, ranks: int) -> str:
-        """Return what would be right, where a world has another number of ranks than the mesh."""
+        """Return what would be right, for a world whose number of ranks is not that of the mesh."""
         whole = {axis: divmod(ranks * size, len(self)) for axis, size in self.axes.items()}
         fits = [f"{axis!r} of {size}" for axis, (size, rest) in whole.items() if not rest]
         what = f"with {' or '.join(fits)} it would have {ranks}" if fits else f"its axes have to multiply to {ranks}"
@@ -211,7 +211,7 @@ class Mesh(Given):
 
 
 def mesh_from(data: Mapping[str, Any]) -> Mesh:
-    """Return the mesh that `to_json` wrote, or a record in its long form. ValueError where a field is unknown."""
+    """Return the mesh that `to_json` wrote, or that a record has in its long form. ValueError for an unknown field."""
     fields = {"axes", "ranks", "host_size", "processes"}
     if "axes" not in data or not fields.issuperset(data):
         raise ValueError(f"a mesh has axes and may have ranks, host_size and processes; got {', '.join(data)}")
@@ -219,7 +219,7 @@ def mesh_from(data: Mapping[str, Any]) -> Mesh:
 
 
 def named_twice(names: Iterable[str]) -> str | None:
-    """Return the first name that comes again, if one does."""
+    """Return the first repeated name, if any."""
     return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
@@ -262,7 +262,7 @@ def _order(axes: dict[str, int], ranks: Any) -> tuple[int, ...]:
 
 
 def _owned(given: Any, ranks: int, host_size: int | None) -> tuple[tuple[int, ...], ...] | None:
-    """The devices of each process; None where each device has its own."""
+    """Return the devices of each process; None if each device has its own."""
     size = given if isinstance(given, bool) else plain(given)
     if type(size) is int:
         if size < 1:
@@ -315,15 +315,15 @@ def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
 
 
 def plain_mesh(mesh: Any) -> Mesh:
-    """Return a mesh as one of ours, by its fields, whatever methods its class has. ValueError where it is no mesh."""
+    """Return a mesh of our own class with the same fields, whatever its class does. ValueError if it is no mesh."""
     if not isinstance(mesh, Mesh):
         raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
-    # One of a student's class may answer `host` as it likes, and decide what a link costs.
+    # A student's class might answer `host` at will, and so decide what a link costs.
     if type(mesh) is Mesh:
         return mesh
     try:
         return mesh_from(Mesh.to_json(mesh))
-    except Exception as error:  # what its class does may be anything
+    except Exception as error:  # its class may do anything
         raise ValueError(
             f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got one of the class {type(mesh).__name__}, of which '
             f"none can be made: {message_of(error)}"

@@ -1,14 +1,14 @@
-"""A network whose links are shared by what uses them at the same time.
+"""A network whose links are shared by simultaneous flows.
 
-What goes over it is a flow. Alone it takes its `length`. Of each link that it passes it needs a share of the capacity:
-1 of the slowest, less of faster ones. Where the flows on a link need more than there is, they are slowed: all go at one
-pace until a link is full, those on it stay at that pace, and the others go on to the next (max-min fairness: Bertsekas
-and Gallager, Data Networks, 1992, 6.5.2). So no link carries more than it can, and who is slow passes one that is full.
-It is a fluid model: no packets, no protocol that has to find its rate first, and routes that never change.
+Each communication is a flow. Alone it takes its `length`. It needs a share of the capacity of each link that it passes:
+all of the slowest, less of faster ones. Where flows need more than a link has, they are slowed: the pace of all rises
+until a link is full, flows on it stay at that pace, and the others go on (max-min fairness: Bertsekas and Gallager,
+Data Networks, 1992, 6.5.2). So no link is overloaded, and each flow that is slowed passes a full one. It is a fluid
+model: no packets, no protocol that has to find its rate first, and routes that never change.
 
-Everything happens in the order of simulated time: `step` goes on to the next moment at which a flow begins or ends.
-Paces are exact fractions, and a flow is over with the tick in which its last bit arrives. Who asks first changes
-nothing. The only copy of this timing: the simulator and `retime` both ask here, `retime` only where flows meet.
+Everything happens in the order of simulated time: `step` goes to the next moment at which a flow begins or ends. Paces
+are exact fractions, and a flow ends with the tick in which its last bit arrives. The order of calls changes nothing.
+The only copy of this timing: the simulator and `retime` both ask here, `retime` only where flows meet.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from lib.cluster.costs import Costs
 
-# Ranks choose by what has arrived, so at one moment the network goes first.
+# Ranks choose by what has arrived, so at equal times the network goes first.
 BEFORE = -1
-"""What comes before all ranks that choose at the same time."""
+"""A number that comes before all ranks that choose at the same time."""
 Share = Fraction | int
 Shares = Mapping[Hashable, Share]
-"""The links that a flow passes, and what it needs of each: more than 0, at most 1."""
+"""The links that a flow passes, and the share that it needs of each: more than 0, at most 1."""
 Then = Callable[[], object]
 
 
 class Timed(Protocol):
-    """Something that takes part in a communication: an event. It is asked for when it is `issued`."""
+    """An event of a communication, called at `issued`; the network fills in the rest."""
 
     issued: int
     start: int | None
@@ -42,7 +42,7 @@ class Timed(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """Something on the network, or waiting for its stream. `timed` are told its times; `then` is called at its end."""
+    """A flow on the network, or waiting for its stream. `timed` get its times; `then` is called at its end."""
 
     number: int
     stream: Hashable
@@ -50,49 +50,48 @@ class Flow:
     timed: Sequence[Timed]
     then: Then
     room: tuple[_Room, int] | None = None
-    """Of a message that is sent: where it needs room, and how many have to be received for that."""
+    """Of a send: the room that it needs, and how many messages have to be received first."""
     due: int = -1
-    """When it begins, as things are. -1 where that is for others to say."""
+    """When it begins, as far as known, or -1."""
     start: int = -1
 
     def note(self, end: int) -> None:
-        """Tells what has its time."""
+        """Fill in the times of its events."""
         for timed in self.timed:
             timed.start, timed.length = self.start, end - self.start
 
 
 @dataclass(slots=True, eq=False)
 class _Bundle:
-    """The flows under way that pass the same links, and so go at one pace, however many there are.
+    """The flows under way over the same links, which all have one pace.
 
-    Time is told by what each of them would have `done`, in ticks of work at full pace, had it been there from the
-    beginning. By that clock the end of a flow never changes, so a change of pace touches the bundle and none of its
-    flows.
+    Its clock is the work that a flow would have `done` from the beginning, in ticks at full pace. By that clock the end
+    of a flow never changes, so a change of pace touches the bundle and none of its flows.
     """
 
     links: Shares
     flows: list[tuple[Share, int, Flow]] = field(default_factory=list[tuple[Share, int, Flow]])
-    """A heap: what is done when a flow is over, its number, and the flow."""
+    """A heap: the work done when a flow is over, its number, and the flow."""
     done: Share = 0
     settled: int = 0
-    """When so much was done."""
+    """When that was done."""
     pace: Share = 1
     due: int = -1
-    """When its first flow is over, as things are."""
+    """When its first flow ends, at the present pace."""
 
     def at(self, now: int) -> Share:
-        """What is done by now."""
+        """Return the work done by now."""
         return self.done + self.pace * (now - self.settled)
 
     def when(self, done: Share) -> int:
-        """The tick in which so much is done."""
-        # The tick in which the last bit arrives: minus the floor of a minus is the ceiling, exactly.
+        """Return the tick in which an amount of work is done."""
+        # The tick in which the last bit arrives: minus the floor of the negative is the ceiling, exactly.
         return self.settled - (self.done - done) // self.pace
 
 
 @dataclass(slots=True, eq=False)
 class _Room:
-    """Room for one message of a rank to another until it is received. `held` is through, and has no room yet."""
+    """Room for one message from one rank to another. `held` has come through the links, and waits for room."""
 
     sent: int = 0
     received: int = 0
@@ -100,10 +99,10 @@ class _Room:
 
 
 class Network:
-    """Flows on shared links, in streams: each carries one flow after the other. Which links they pass, `costs` say.
+    """Flows on shared links, in streams that each carry one flow after the other. `costs` determine their links.
 
-    `later` has an action done when simulated time has come to a moment and nothing that is before can happen any more,
-    as `Engine.choose_later` does. A caller that needs none calls `step` itself.
+    `later` schedules an action for a moment before which nothing more can happen, as `Engine.choose_later` does.
+    Without it the caller calls `step`.
     """
 
     def __init__(self, costs: Costs, later: Callable[[int, int, Callable[[], None]], object] | None = None) -> None:
@@ -112,9 +111,9 @@ class Network:
         self._later = later
         self._promised: set[int] = set()
         self._count = 0
-        # A heap of what is due, with the number of a flow: one that begins, or the first of its bundle to end.
+        # A heap of what is due: a flow that begins, or a bundle whose first flow ends, with the flow's number.
         self._due: list[tuple[int, int, Flow | _Bundle]] = []
-        # Where its flows go when they begin, and those that are not over, with the moments from which they are ready.
+        # By stream: the bundle of its flows, and those that are not over, with the moments at which they are ready.
         self._streams: dict[Hashable, tuple[_Bundle, deque[tuple[int, Flow]]]] = {}
         self._bundles: dict[frozenset[tuple[Hashable, Share]], _Bundle] = {}
         # Bundles with a flow on a link.
@@ -122,7 +121,7 @@ class Network:
         self._rooms: dict[tuple[int, int], _Room] = {}
         self._receives: dict[Flow, _Room] = {}
 
-    # -- what goes over it ---------------------------------------------------------------------------------------
+    # -- flows ---------------------------------------------------------------------------------------------------
 
     def meet(self, stream: Hashable, ranks: Sequence[int], members: Sequence[Timed], length: int, then: Then) -> None:
         """Begin a collective once all have issued it and its stream is free. `then` is called when it is over."""
@@ -130,14 +129,14 @@ class Network:
         self._queue(stream, ready, length, members, then, self._costs.passes, ranks)
 
     def send(self, source: int, target: int, one: Timed, length: int, then: Then) -> None:
-        """Send a message. It is over when it is through and has room: the one before has begun to be received."""
+        """Send a message. It is over when it is through and has room: the receive of the one before has begun."""
         room = self._rooms.setdefault((source, target), _Room())
         ends = "out", source, target
         self._queue(ends, one.issued, length, [one], then, self._costs.passes_at, *ends).room = room, room.sent
         room.sent += 1
 
     def receive(self, source: int, target: int, one: Timed, length: int, sent: int, then: Then) -> None:
-        """Receive a message that was `sent`. It leaves its room when it begins to come in."""
+        """Receive a message that was `sent`. It leaves its room when the receive begins."""
         ends = "in", target, source
         flow = self._queue(ends, max(one.issued, sent), length, [one], then, self._costs.passes_at, *ends)
         self._receives[flow] = self._rooms.setdefault((source, target), _Room())
@@ -164,19 +163,19 @@ class Network:
     def next(self) -> int | None:
         """Return the next moment at which something happens, if anything does."""
         due = self._due
-        # What is due no more stays in the heap until it comes up: paces change often, and a search is dear.
+        # Outdated entries stay in the heap until they come up: paces change often, and a search is expensive.
         while due and due[0][0] != due[0][2].due:
             heapq.heappop(due)
         return due[0][0] if due else None
 
     def step(self) -> bool:
-        """Goes on to the next moment at which something happens; whether there was one."""
+        """Go on to the next moment at which something happens; return whether there was one."""
         now = self.next()
         if now is None:
             return False
         self.now = now
         over: list[Flow] = []
-        # Links that others pass, too: their paces change. Most links have one flow at a time.
+        # Links that several flows pass, whose paces change. Most links have one flow at a time.
         touched: dict[Hashable, None] = {}
         due = self._due
         while due and due[0][0] <= now:
@@ -189,14 +188,14 @@ class Network:
                 self._through(item, over, touched)
         if touched:
             self._settle(touched)
-        # Last, when all paces are settled, as who is told may send at once; by number, as one tick has no order.
+        # Last, when all paces are settled, as `then` may send; by number, as one tick has no order.
         for flow in over if len(over) == 1 else sorted(over, key=lambda flow: flow.number):
             flow.note(now)
             flow.then()
         return True
 
     def note(self) -> None:
-        """Tells all that is under way how long it will take if nothing more comes, or goes."""
+        """Fill in the times of all flows under way, as if nothing more came."""
         for bundle in self._bundles.values():
             for done, _, flow in bundle.flows:
                 flow.note(bundle.when(done))
@@ -216,13 +215,13 @@ class Network:
     def _promise(self) -> None:
         time = self.next()
         if self._later is not None and time is not None and time not in self._promised:
-            # Once for each moment: every flow that is queued comes by here.
+            # Once for each moment: every queued flow calls this.
             self._promised.add(time)
             self._later(time, BEFORE, lambda: self._arrive(time))
 
     def _arrive(self, time: int) -> None:
         self._promised.discard(time)
-        # Else what was due now is not any more: a pace has changed since it was promised.
+        # Else a pace has changed since, and nothing is due now.
         if self.next() == time:
             self.step()
         self._promise()
@@ -235,13 +234,13 @@ class Network:
         if bundle.flows:
             heapq.heappush(bundle.flows, (bundle.at(self.now) + flow.length, flow.number, flow))
         else:
-            # An idle bundle begins anew with whole numbers: fractions would gather denominators over a long run.
+            # An idle bundle starts over with whole numbers: denominators would grow over a long run.
             bundle.done, bundle.settled, bundle.pace, bundle.due = 0, self.now, 1, -1
             bundle.flows.append((flow.length, flow.number, flow))
         for link in bundle.links:
             users = self._users.setdefault(link, {})
             users[bundle] = None
-            # Alone on its links a flow keeps the pace of 1, and nothing has to be worked out. Most do.
+            # Alone on its links a flow keeps the pace of 1, as most do: nothing has to be worked out.
             if len(users) > 1 or len(bundle.flows) > 1:
                 touched[link] = None
         self._foresee(bundle)
@@ -255,11 +254,11 @@ class Network:
                 self._end(held, over)
 
     def _through(self, bundle: _Bundle, over: list[Flow], touched: dict[Hashable, None]) -> None:
-        """The first flows of a bundle have done their work, and their links are free."""
+        """End the first flows of a bundle, whose work is done and whose links are free."""
         bundle.due, done = -1, bundle.at(self.now)
         while bundle.flows and bundle.flows[0][0] <= done:
             _, _, flow = heapq.heappop(bundle.flows)
-            # All of it is there, but the message before it is not received: its sender waits, its links are free.
+            # It is through, but the message before it is not received: its sender waits, its links are free.
             if flow.room is not None and flow.room[0].received < flow.room[1]:
                 flow.room[0].held = flow
             else:
@@ -283,21 +282,21 @@ class Network:
     # -- paces ---------------------------------------------------------------------------------------------------
 
     def _settle(self, touched: Iterable[Hashable]) -> None:
-        """Gives all flows their paces whose links, or the links of those with whom they share one, were touched."""
+        """Set the paces of all flows that are connected to touched links."""
         seen: set[Hashable] = set()
         for link in touched:
             if link not in seen:
-                # Max-min fairness is asked of connected flows alone: the others cannot feel it.
+                # Only among connected flows: the others are not affected.
                 bundles = self._joined(link, seen)
                 shared = paces([one.links for one in bundles], [len(one.flows) for one in bundles])
                 for bundle, pace in zip(bundles, shared, strict=True):
-                    # So much was done at the old pace; from now on the clock of the bundle runs at the new one.
+                    # Settle the work at the old pace; from now on the bundle's clock runs at the new one.
                     if pace != bundle.pace:
                         bundle.done, bundle.settled, bundle.pace = bundle.at(self.now), self.now, pace
                         self._foresee(bundle)
 
     def _joined(self, link: Hashable, seen: set[Hashable]) -> list[_Bundle]:
-        """The flows on a link, and all that share one with them, or with those."""
+        """Return the bundles on a link, and all that are connected to them through shared links."""
         bundles: dict[_Bundle, None] = {}
         links = [link]
         seen.add(link)
@@ -312,9 +311,9 @@ class Network:
 
 
 def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[Share]:
-    """Return the pace of each flow, at most 1, that needs these shares of links, or of `counts` flows that need them.
+    """Return the pace, at most 1, of each flow that needs these shares of links, or of each of `counts` such flows.
 
-    All go at one pace until a link is full. What passes it stays at that pace, and the others go on.
+    The pace of all rises until a link is full. Flows that pass it stay at that pace, and the others go on.
     """
     pace_of: list[Share] = [1] * len(needs)
     counts = counts or [1] * len(needs)
@@ -324,17 +323,17 @@ def paces(needs: Sequence[Shares], counts: Sequence[int] | None = None) -> list[
     for number, shares in enumerate(needs):
         for link, share in shares.items():
             users.setdefault(link, {})[number] = share * counts[number]
-    # A link that carries all that is asked of it slows nobody.
+    # A link with enough capacity slows no flow.
     users = {link: mine for link, mine in users.items() if sum(mine.values()) > 1}
     free = dict.fromkeys(users, Fraction(1))
     while users:
-        # Progressive filling: the link that would be full first says how far all on it get, and they are done.
+        # Progressive filling: the link that is full first determines the pace of all flows on it.
         levels = {link: free[link] / sum(mine.values()) for link, mine in users.items()}
         level = min(levels.values())
-        # No flow is faster than alone, so whatever is left goes at full pace.
+        # No flow is faster than alone, so all others go at full pace.
         if level >= 1:
             break
-        # A dict for a set: several links may fill at once and share flows, and the order must not be that of hashes.
+        # A dict as a set: several links may fill at once and share flows, and the order must not be that of hashes.
         for number in {number: None for link, mine in users.items() if levels[link] == level for number in mine}:
             pace_of[number] = level
             for link in needs[number]:

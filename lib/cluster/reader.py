@@ -1,8 +1,8 @@
 """Reading: each process has one reader, which reads an example once and keeps it for all devices of the process.
 
-A read that is issued asks the reader for what the process has not read yet, one example after the other; then the
-device copies all that it asked for, on a link of its own. The only copy of the timing of reads: the simulator and
-`retime` both ask here, in the order in which requests are served.
+For a read, the reader first reads the examples that its process does not have, one after the other; then the device
+copies all that were requested, on a link of its own. The only copy of this timing: the simulator and `retime` both ask
+here, in the order in which requests are served.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Reading(NamedTuple):
-    """The fate of a request. Times in ticks.
+    """A served request. Times in ticks.
 
-    `number` is its place in the queue of its process, and `fresh` what the reader read for it. It is under way from
-    `start`, when the reader turns to it, or, where everything has been read by then, the device; `after` is the number
-    of the request for which it had to wait, if it had to, and `until` when the examples of this one were there.
+    `number` is its place in the queue of its process, and `fresh` the examples that the reader read for it. It is under
+    way from `start`, when the reader begins with it, or the device if everything has been read; `after` is the number
+    of the request that it had to wait for, if any, and `until` when its examples were there.
     """
 
     number: int
@@ -40,19 +40,19 @@ def process_of(mesh: Mesh | None, rank: int) -> int:
 
 
 class Asked(NamedTuple):
-    """A rank's wait for some examples that it has asked its reader for. Nobody keeps it waiting for ever."""
+    """A rank's wait for examples from its reader, which always come."""
 
     batches: frozenset[int]
     kind: str = "read"
 
     def awaits(self, rank: int) -> list[int]:
-        """Nobody."""
+        """Return no ranks."""
         return []
 
 
 @dataclass(slots=True)
 class _Process:
-    """The reader of a process: when it is free, and which request brought each example, and when."""
+    """The reader of a process: when it is free, and when each example came by which request."""
 
     free: int = 0
     served: int = 0
@@ -70,27 +70,27 @@ class Readers:
         self._copied: dict[int, tuple[int, int | None]] = {}
 
     def read(self, rank: int, batches: Iterable[int], issued: int, scale: Fraction | int = 1) -> Reading:
-        """Serve the request of a rank for some examples, in a time that is scaled."""
+        """Serve the request of a rank for some examples, in times that are scaled."""
         read_time, copy_time = round(self._read * scale), round(self._copy * scale)
         process = self._processes.setdefault(process_of(self._mesh, rank), _Process())
         number, process.served = process.served, process.served + 1
-        # In order of their numbers: a set has none, and which one comes first is a time that somebody sees.
+        # In order of their numbers: a set has no order, and the times depend on it.
         wanted = sorted(batches)
-        # What the reader has read once it has for all devices of the process. Simplified: memory never runs out.
+        # What was read once is there for all devices of the process. Simplified: memory never runs out.
         fresh = tuple([batch for batch in wanted if batch not in process.there])
         begin, after = (issued, None) if not fresh or process.free <= issued else (process.free, process.last)
         for place, batch in enumerate(fresh, 1):
             process.there[batch] = begin + place * read_time, number
         if fresh:
             process.free, process.last = begin + len(fresh) * read_time, number
-        # Of those there already the last one counts, which another rank's request may have brought.
+        # The last example counts, which another rank's request may have brought.
         until, brought = max([process.there[batch] for batch in wanted], default=(issued, number))
         copied, before = self._copied.get(rank, (0, None))
-        # Each device has one link, so its copies queue; those of two devices run side by side.
+        # Each device has its own link: its copies queue, those of two devices run side by side.
         start = max(issued, until, copied)
         end = start + len(wanted) * copy_time
         self._copied[rank] = end, number
-        # The reader did nothing for it, so what is shown is the copy, and what that had to wait for.
+        # The reader did nothing for it, so the copy is shown, and what that waited for.
         if not fresh:
             begin = start
             after = None if start == issued else before if copied > until else brought

@@ -1,7 +1,7 @@
-"""A run on shared links: when its communications begin and end, whose order and values are known.
+"""A run on shared links, whose order and values are known: when its communications begin and end.
 
-What is on a link by itself takes what it takes alone. So a run is timed first as if no link was shared; only where that
-puts two things on one link at a time, it goes through simulated time with the network, which is five times as long.
+Alone on its links a communication is not slowed. So a run is first timed as if no link were shared; only if that puts
+two things on one link at a time, it is simulated with the network, which takes five times as long.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
 
 def carry(plan: Plan, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> None:
-    """Give the times of a run on shared links, whose communications take so long where they are alone on them."""
+    """Fill in the times of a run on shared links. `lengths` are those of communications alone on their links."""
     if run.error is not None or not passed_alone(plan, run, costs, lengths, times, scale):
         _Shared(plan, run, costs, lengths, times, scale).go()
 
 
 def passed_alone(plan: Plan, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> bool:
-    """Tell whether each link has one thing at a time, as in most pipelines. If so, give the times of the run."""
+    """Tell whether each link has one thing at a time, as in most pipelines. If so, fill in the times of the run."""
     copies = type(times)([*times.issued], [*times.start], [*times.length])
     plan.alone(run, costs, lengths, copies, scale)
     routes, (_, start, length) = costs.on(run.mesh), cast("tuple[Any, list[int], list[int]]", copies)
     spans: dict[Hashable, list[tuple[int, int]]] = defaultdict(list)
     for (way, *ends), numbers in plan.partners.carried.items():
-        # What takes no time is over before a pace is worked out.
+        # What takes no time is over before it can share a link.
         mine = [(start[n], start[n] + lengths[n]) for n in numbers if lengths[n]]
         for link in routes.passes(ends) if way == "all" else routes.passes_at(way, *ends):
             spans[link] += mine
-        # Not foreseen: a message behind one that waits for its room, or that nobody receives.
+        # Not covered here: a message behind one that waits for room, or is never received.
         for one, other in pairwise(numbers if way == "out" else ()):
             end, room = start[other] + length[other], plan.partners.ahead.get(other)
             if room is None or start[one] + length[one] > start[other] or start[room] > end:
@@ -55,12 +55,12 @@ def passed_alone(plan: Plan, run: Trace, costs: Costs, lengths: list[int], times
 
 
 class Partners(NamedTuple):
-    """The steps of each rank by itself; of a member of a collective the number of its group, and all members; the
-    receive of each message by its send, and the other way round; and what is read by each process, in its order.
+    """The steps of each rank by itself; for each member's event of a collective the number of the group and all events;
+    the receive of each message by its send, and vice versa; and the reads of each process, in order.
 
-    `carried` is what goes over links, in the order of each stream: messages by the ranks that they go "out" from and
-    to, and come "in" at and from, and collectives by "all" their members. `ahead` is of each send the receive of the
-    message before it, whose room it needs."""
+    `carried` is what goes over links, in the order of each stream: messages "out" of a rank to another, messages "in"
+    at a rank from another, and collectives of "all" their members. `ahead` has for each send the receive of the message
+    before it, whose room it needs."""
 
     own: list[list[Step]]
     meetings: dict[int, tuple[int, tuple[int, ...]]]
@@ -72,7 +72,7 @@ class Partners(NamedTuple):
 
     @classmethod
     def of(cls, plan: Plan, mesh: Mesh | None) -> Partners:
-        """Take a plan's steps apart: one order of all is not enough, as the network decides who goes on first."""
+        """Split a plan's steps by rank: the network decides which rank goes on first, so one order is not enough."""
         found = cls([[] for _ in plan.first[1:]], {}, {}, {}, defaultdict(list), defaultdict(list), {})
         for step in plan.order.steps:
             kind, rank, number, others = step
@@ -97,7 +97,7 @@ class Partners(NamedTuple):
 
 @record(frozen=False)
 class _Moment:
-    """The time of a communication of a rank on shared links, which the network tells."""
+    """The time of a rank's communication on shared links, which the network fills in."""
 
     rank: int
     issued: int
@@ -106,7 +106,7 @@ class _Moment:
 
 
 class _Shared:
-    """Times where links are shared: communications are over when the network says so, and their ranks go on then."""
+    """Times on shared links: the network determines when communications are over and their ranks go on."""
 
     def __init__(
         self, plan: Plan, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None
@@ -118,7 +118,7 @@ class _Shared:
         self.moments: dict[int, _Moment] = {}
         self.over: set[int] = set()
         self.joined: dict[int, int] = defaultdict(int)
-        # Receives and reads that have been.
+        # Receives and reads that have been called.
         self.called: set[int] = set()
         self.queues = {process: deque(queue) for process, queue in plan.partners.reads.items()}
         self.mesh = run.mesh
@@ -126,8 +126,8 @@ class _Shared:
         self.ready = deque(range(run.ranks))
 
     def go(self) -> None:
-        """Goes on until nothing happens any more. What is under way then is in the times as it will be."""
-        # Ranks first: only when all of them wait is it certain that nothing more is sent at this moment.
+        """Go on until nothing more happens. What is under way then has the times that it will have."""
+        # Ranks first: only when all of them wait is nothing more sent at this moment.
         while self.ready or self.network.step():
             if self.ready:
                 next(self.ranks[self.ready.popleft()], None)
@@ -137,7 +137,7 @@ class _Shared:
                 self.times.start[number], self.times.length[number] = moment.start, moment.length
 
     def follow(self, rank: int) -> Iterator[None]:
-        """Follows a rank, which stops where something is not over that it waits for."""
+        """Follow a rank, yielding while it waits for something that is not over."""
         (issued, start, length), lengths, over, clock = self.times, self.lengths, self.over, 0
         for kind, _, number, others in self.partners.own[rank]:
             if kind == "do":
@@ -156,7 +156,7 @@ class _Shared:
     def issue(self, rank: int, number: int) -> None:
         event, partners = self.events[number], self.partners
         moment = self.moments[number] = _Moment(rank, self.times.issued[number])
-        # The last of them starts it, as in `Dist.join`.
+        # The last member starts it, as in `Dist.join`.
         if number in partners.meetings:
             group, members = partners.meetings[number]
             self.joined[members[0]] += 1
@@ -171,15 +171,15 @@ class _Shared:
             self.network.send(rank, event.peer, moment, length, partial(self.sent_off, number))
         else:
             self.called.add(number)
-            # Whichever of the two comes last begins the receive; the other way round see `sent_off`.
+            # The later of the two begins the receive; `sent_off` has the other case.
             if (sent := partners.sent.get(number)) in self.over:
                 self.take(sent, number)
 
     def serve(self, rank: int, number: int) -> None:
-        """A reader comes to what it was asked for, in the order in which it did, as soon as that is asked for."""
+        """Serve the requests to a reader in the recorded order, each as soon as it is made."""
         self.called.add(number)
         queue = self.queues[process_of(self.mesh, rank)]
-        # As recorded, for the reason that `_Walk.serve` has.
+        # In the recorded order, for the reason given in `_Walk.serve`.
         while queue and queue[0][1] in self.called:
             reader, read = queue.popleft()
             self.times.read(self.readers, reader, read, self.events[read], self.scale)
@@ -187,7 +187,7 @@ class _Shared:
             self.ready.append(reader)
 
     def finish(self, *numbers: int) -> None:
-        """A communication is over, in these events of those who take part."""
+        """Note that a communication is over, which has these events."""
         for number in numbers:
             moment = self.moments[number]
             self.times.start[number], self.times.length[number] = moment.start, moment.length
@@ -195,14 +195,14 @@ class _Shared:
             self.ready.append(moment.rank)
 
     def sent_off(self, sent: int) -> None:
-        """A message is over for its sender. Its receive may have been called."""
+        """Note that a message is over for its sender, and begin its receive if that has been called."""
         self.finish(sent)
         received = self.partners.received.get(sent)
         if received in self.called:
             self.take(sent, received)
 
     def take(self, sent: int, received: int) -> None:
-        """A message is there, and its receive is called."""
+        """Begin the receive of a message that is there."""
         send, receive = self.moments[sent], self.moments[received]
         there, then = send.start + send.length, partial(self.finish, received)
         self.network.receive(send.rank, receive.rank, receive, self.lengths[received], there, then)

@@ -1,10 +1,10 @@
 """Where ranks meet: Dist, a world of ranks. Collectives are matched by their number in a group, messages by both ranks.
 
-It does what torch.distributed and NCCL do, with one difference that students need: members that disagree get an error
-that names both. NCCL sees no disagreement; it would hang, or mix up their data. (torch looks for one only where
-TORCH_DISTRIBUTED_DEBUG=DETAIL asks it to.)
+It works like torch.distributed and NCCL, with one difference that students need: members that disagree get an error
+that names two of them. NCCL does not notice; it would hang, or mix up their data. (torch checks it only with
+TORCH_DISTRIBUTED_DEBUG=DETAIL.)
 
-What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
+Everything that waits here has a `kind`, and says which ranks it `awaits`, so that a deadlock can be explained.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ if TYPE_CHECKING:
     from lib.simulator.running_loop import RunningLoop
 
 FEW = 2_000
-"""Ranks from which on it matters what each of them holds."""
+"""Ranks above which the memory of each rank's record matters."""
 SANDBOX = "whether made-up gradients will do", "leave the dist out for a sandbox: Model(layers=..., batches=...)"
-"""What it is to be a sandbox, and how to become one, for who sets the name."""
+"""What a sandbox is, and how to get one, for the error when the name is set."""
 
 
 class Group:
     """An ordered process group: member i is `ranks[i]`.
 
-    Groups of the same ranks are one `communicator`, in whatever order they name them: the same links carry what they
-    send, so it is one stream, and one sequence of collectives. That is the group which has them in ascending order; it
-    keeps how many collectives each has issued, and those that are open.
+    Groups of the same ranks, in any order, share one `communicator`, as they share links: it has one stream, and one
+    sequence of collectives. It is the group with the ranks in ascending order, and keeps how many collectives each
+    rank has issued, and those that are open.
     """
 
     __slots__ = ("communicator", "issued", "open", "partial", "position", "ranks")
@@ -57,7 +57,7 @@ class Group:
     def __init__(self, ranks: tuple[int, ...], world: tuple[int, ...], communicator: Group | None = None) -> None:
         self.ranks = ranks
         self.partial = ranks != world
-        # Of all ranks each has its own place, and a dict that says so would cost 100 bytes a rank.
+        # In a group of all, rank i is at place i: a dict would cost 100 bytes a rank.
         each = {rank: i for i, rank in enumerate(ranks)} if self.partial else ranks
         self.position: Mapping[int, int] | Sequence[int] = each
         self.communicator = communicator or self
@@ -67,9 +67,9 @@ class Group:
 
 class PendingCollective(Signal):
     """A collective of a group that not all members have joined yet. Members are in ascending order of their ranks, so
-    that nothing depends on who comes first; `group` is that of the first, and whether all name the same is found out
-    when all are there. As a Signal it brings the results, in the order of the group. `same` is what the first one says
-    (see `rules.agree`), and `alike`, whether all others said it.
+    that nothing depends on which comes first; `group` is that of the first: agreement is checked once every member has
+    joined. As a Signal it brings the results, in the order of the group. `same` is what the first one says (see
+    `rules.agree`), and `alike` whether all others say it too.
     """
 
     kind = "collective"
@@ -83,7 +83,7 @@ class PendingCollective(Signal):
         self.count = 0
 
     def member(self, rank: int) -> Member | None:
-        """Return what a rank called; None of one that has not joined. Made when asked for: few runs need one."""
+        """Return what a rank called, or None if it has not joined. Made on demand: few runs need it."""
         place = self.group.communicator.position[rank]
         call, value = self.calls[place], self.values[place]
         said = call and COLLECTIVES[call[OP]].said(call[ARG])
@@ -99,7 +99,7 @@ class PendingCollective(Signal):
         return [r for r, call in zip(self.group.communicator.ranks, self.calls, strict=True) if call is None]
 
     def disagreement(self) -> PuzzleError | None:
-        """Return what is wrong between those who have joined, if anything is."""
+        """Return the error between the members that have joined, if there is one."""
         try:
             return agree(self.members)
         except MismatchError as error:
@@ -107,7 +107,7 @@ class PendingCollective(Signal):
             return error
 
     def locate(self, error: PuzzleError) -> None:
-        """Add the source lines of the two members that an error is about, or of the one, and the likely reason."""
+        """Add to an error the source lines of the two members that it is about, or the one, and the likely reason."""
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
 
         diagnosis.advise(error)
@@ -168,7 +168,7 @@ class Dist(Given):
         if not isinstance(costs, Costs):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"costs= takes costs, such as Costs(p2p=0.1) or LINKS; got {costs!r}")
         if costs is UNIT:
-            costs = replace(UNIT)  # what a world has is its own: changed by hand, it changes no other
+            costs = replace(UNIT)  # its own: changed by hand, it changes no other world
         if mesh is not None and len(mesh) != total:
             raise ValueError(f"{mesh} has {len(mesh)} ranks, the world has {total}: {mesh.instead(total)}")
         self.mesh, self.costs, self.budget = mesh, costs, budget
@@ -177,31 +177,30 @@ class Dist(Given):
         self.streams = Streams()
         self.ranks = total
         self.failure: PuzzleError | None = None
-        # Whether somebody made this world and its Models themselves, as the original's notebook does.
+        # Whether this world and its Models were made without `simulate`, as in the original's notebook.
         self.by_hand = True
-        # When a rank failed, and which, once one did: what lies behind that is in no Trace.
+        # When a rank failed, and which, if one did: what comes after that is in no Trace.
         self.until: tuple[int, int] | None = None
-        # The puzzle that is run here, where simulate was told one.
+        # The puzzle that is run, if simulate was given one.
         self.puzzle: str | None = None
-        # What each rank runs, where simulate runs it. It is in no Trace.
+        # The function that simulate runs on each rank. It is in no Trace.
         self.function: Callable[[Model], Any] | None = None
         # The Trace of that run, and the state of all programs when it was taken.
         self.taken: tuple[Any, Trace] | None = None
         self.asks: frozenset[str] | None = None
-        # What the layers are; one stands for all where they are alike.
+        # The descriptions of the layers; one stands for all if they are alike.
         self.descriptions: Sequence[Layer] = USUAL
         self.prices = costs.on(mesh)
-        # What forward and backward of a batch take here, and an update, on all ranks and of all layers. None where that
-        # is not the same for all.
+        # The ticks of forward and backward of a batch, and of an update. None unless they are the same on all ranks and
+        # for all layers.
         self.flat: tuple[int | None, ...] = (None, None, None)
         self.network = None
         if costs.shared:
             from lib.cluster.network import Network
 
             self.network = Network(self.prices, self.engine.choose_later)
-        # One object for all that are equal, of what each rank of a large world would otherwise have its own: rows that
-        # are the same on all ranks, inputs of operations, and the numbers of instructions. A rank is a fifth smaller
-        # for it, and a twentieth slower.
+        # One object for all equal ones, in a large world: rows that are the same on all ranks, inputs of operations,
+        # numbers of instructions. It makes a rank 20% smaller and 5% slower.
         self.shared: dict[Any, Any] | None = {} if total > FEW else None
         everybody = tuple(range(total))
         self.everybody = Group(everybody, everybody)
@@ -211,15 +210,15 @@ class Dist(Given):
         self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
 
     def enter(self, model: Model, rank: int, *size: int, sandbox: bool) -> Shape:
-        """Let a rank in that has its Model. The first one says how large the training step of this world is."""
+        """Let a rank enter with its Model. The first one determines the size of this world's training step."""
         if not self.models:
             layers, batches, padding = size
-            # Nobody else's: a student may reach them. What is no Layer is for the Shape to refuse.
+            # Copies, as a student may reach these. The Shape refuses what is no Layer.
             given: Sequence[Any] = self.descriptions
             own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
             object.__setattr__(self, "shape", Shape(layers, batches, own, padding))
             object.__setattr__(self, "sandbox", sandbox)
-            # Saves a million look-ups. Costs of a student's own class may answer anything, so these are asked.
+            # Saves a million look-ups. Not for a student's own class of costs, which may answer anything.
             if self.shape.usual and type(self.prices).compute is Costs.compute:
                 flat = [self.prices.compute(OPERATIONS[op], 0, 0, 1) for op in ("forward", "backward", "update")]
                 self.flat = tuple(flat)
@@ -232,18 +231,18 @@ class Dist(Given):
 
     @cached_property
     def driver(self) -> RunningLoop | OwnLoop:
-        """Return the asyncio loop that steps the ranks where the engine does not: somebody's, or one of ours."""
+        """Return the asyncio loop that steps the ranks if the engine does not: a notebook's, say, or our own."""
         from lib.simulator.running_loop import RunningLoop  # here and not above: simulate does not need it
 
         return RunningLoop(self)
 
     def begin(self, rank: int) -> bool:
-        """Note which asyncio task steps a rank, to know when it ends; return whether that is known. One alone need not
-        be watched."""
+        """Note which asyncio task steps a rank, to know when it ends; return whether that is known. A single rank need
+        not be watched."""
         return self.engine.driving or self.ranks == 1 or rank in self.driver.tasks or self.driver.adopt_current(rank)
 
     def so_far(self, error: str) -> Trace | None:
-        """Return the Trace of all ranks up to now, for the error of one of them to show."""
+        """Return the Trace of all ranks up to now, for the error of one of them."""
         if not self.models:
             return None
         if self.network is not None:
@@ -256,7 +255,7 @@ class Dist(Given):
         return cut(trace, self.until[0])
 
     def settle(self) -> None:
-        """End what nobody waits for, once all ranks that somebody runs by hand have ended."""
+        """Finish what is not awaited, once all ranks that are run by hand have ended."""
         if self.by_hand and self.network is not None and all(task.done() for task in self.driver.tasks.values()):
             while self.engine.choose():
                 pass
@@ -277,13 +276,13 @@ class Dist(Given):
             found = self._by_name.get((rank, axis))
             if found is None:
                 found = self._intern(self._line(rank, (axis,)))
-                self._by_name.update(((member, axis), found) for member in found.ranks)  # it is the line of all of them
+                self._by_name.update(((member, axis), found) for member in found.ranks)  # the line of each of them
             return found
         try:
-            # One more than there are ranks: what is endless is no group, and has to be refused all the same.
+            # One more than there are ranks: an endless iterator has to be refused too.
             items: tuple[Any, ...] = tuple(islice(name, self.ranks + 1))
         except TypeError:
-            if isinstance(number := plain(name), int):  # no axis of any mesh: it is refused like a wrong name
+            if isinstance(number := plain(name), int):  # refused like an unknown axis
                 return self._intern(self._line(rank, (number,)))
             items = (name,)
         if items and all(isinstance(item, str) for item in items):
@@ -309,7 +308,7 @@ class Dist(Given):
 
     def _intern(self, ranks: tuple[int, ...]) -> Group:
         if ranks not in self._groups:
-            # A group that names them in another order shares the communicator of the sorted one: one stream, one count.
+            # A group in another order shares the communicator of the sorted one: one stream, one count.
             members = tuple(sorted(ranks))
             communicator = None if members == ranks else self._intern(members)
             self._groups[ranks] = Group(ranks, self.everybody.ranks, communicator)
@@ -318,11 +317,11 @@ class Dist(Given):
     # -- collectives --------------------------------------------------------------------------------------------
 
     def join(self, group: Group, rank: int, same: tuple[Any, ...], value: Any, call: Call) -> tuple[Signal, int]:
-        """Issue the next collective of a member in a group, which says the `same` as all others (see `rules.agree`) and
-        brings a value. The last one to come starts it."""
+        """Register one member's call; the last member to join starts the collective. `same` has to be equal
+        for all members (see `rules.agree`). Returns its signal, and the member's place in the group."""
         communicator = group.communicator
         position = communicator.position[rank]
-        # The n-th call of each member belongs to the n-th of the others, as in NCCL: calls have no names.
+        # The n-th calls of all members belong together, as in NCCL: calls have no names.
         number = communicator.issued[position]
         communicator.issued[position] = number + 1
         pending = communicator.open.get(number)
@@ -339,9 +338,9 @@ class Dist(Given):
         return pending, group.position[rank]
 
     def _meet(self, pending: PendingCollective) -> None:
-        calls, values = pending.calls, pending.values  # nobody is missing now
+        calls, values = pending.calls, pending.values  # none is missing now
         group, communicator = pending.group, pending.group.communicator
-        # They were put down by rank; results go by the place in the group that all of them have named.
+        # They are in the order of ranks; results are in the order of the group that the members have named.
         if group.ranks != communicator.ranks:
             values = [values[communicator.position[rank]] for rank in group.ranks]
         row, said = COLLECTIVES[calls[0][OP]], pending.same[2]
@@ -352,7 +351,7 @@ class Dist(Given):
             results = agreed(row, values, said, lambda: [*map(pending.member, group.ranks)])
         except PuzzleError as error:
             pending.locate(error)
-            # It fails when its last member comes, any of them: the same in whatever order ranks are stepped.
+            # It fails when its last member comes, in whatever order ranks are stepped.
             error.time = issued
             raise
         length = self.prices.communicate(row, row.paced(values, said), group.ranks)
@@ -375,7 +374,7 @@ class Dist(Given):
         return Readers(self.costs, self.mesh)
 
     def read(self, rank: int, call: Call, value: Value) -> Signal:
-        """Ask the reader of a rank's process for the data of a call. Requests are served in simulated time."""
+        """Request the data of a call from the reader of a rank's process. Requests are served in simulated time."""
         from lib.cluster.reader import Asked
 
         def serve() -> None:
@@ -384,6 +383,6 @@ class Dist(Given):
             self.engine.fire(signal, value)
 
         signal = Signal(Asked(call[BATCHES]))
-        # Later, as another rank of the process may ask at an earlier moment and has not been stepped so far.
+        # Later, as another rank of the process, not stepped so far, may make an earlier request.
         self.engine.choose_later(call[ISSUED], rank, serve)
         return signal

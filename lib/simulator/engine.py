@@ -3,14 +3,14 @@
 The life of a wait: a coroutine awaits a Signal; if the signal has fired, it goes on at once; if not, it is parked on
 it. Firing a signal makes its waiters ready. Ready coroutines run as far ahead as they can, in any order: what they do
 to each other goes through signals only, so the order changes nothing. When none is ready, *choices* are made, the
-earliest first: a choice is an action whose outcome depends on what everybody else did before that moment. When there
-is no choice left either and somebody still waits, that is a deadlock: `parked()` says who waits for what.
+earliest first: a choice is an action whose outcome depends on what all coroutines did before that moment. When no
+choice is left either and a coroutine still waits, that is a deadlock: `parked()` says which waits for what.
 
-As in SimPy all that can be waited for is one kind of thing, and a second trigger is an error; unlike there a run in
-which everybody is blocked does not just return. There are no resources, no timeouts and no interrupts: ranks need none,
-and without them no order of steps can change what happens.
+As in SimPy there is one kind of thing to wait for, and a second trigger is an error; unlike there, a run that is
+blocked does not just return. There are no resources, timeouts or interrupts: ranks need none, and without them no order
+of steps can change what happens.
 
-`run` steps the coroutines. Where an asyncio loop does, each as a task, see `running_loop`.
+`run` steps the coroutines; for an asyncio loop that does, each as a task, see `running_loop`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 TURNS = 25_000
-"""Turns that tasks may take, in all, while nobody moves and nothing is recorded."""
+"""Turns that all tasks together may take while nothing moves and nothing is recorded."""
 TURNS_EACH = 1000
-"""As many more for each task that takes turns."""
+"""Further turns for each task that takes turns."""
 
 
 class Signal:
-    """Something that happens once. `subject` is what is told when it never does: itself, or what it was made for.
+    """Something that happens once. `subject` is what to report when it never does: itself, or what it was made for.
 
-    What waits for it is a coroutine that the engine steps, or what others want to be told then (`Engine.wake`).
+    Its waiters are coroutines that the engine steps, or whatever `Engine.wake` takes.
     """
 
     __slots__ = ("_made_for", "fired", "value", "waiters")
@@ -42,7 +42,7 @@ class Signal:
 
     @property
     def subject(self) -> Any:
-        """Return what to tell of it. Nothing refers to itself: a run collects no garbage."""
+        """Return what to report. A signal never refers to itself: a run collects no garbage."""
         return self if self._made_for is None else self._made_for
 
 
@@ -61,11 +61,11 @@ class Foreign(Exception):
 
 
 class Patience:
-    """Counts turns in which nobody moved: of `while not ready: await asyncio.sleep(0)` there is no other sign.
+    """Counts turns in which nothing moved: the only sign of `while not ready: await asyncio.sleep(0)`.
 
-    A turn may do work that no signal tells of. So when it has run out, `progress` is asked for a number that changes
-    with it, and only where that stands still from one time to the next is it over. No clock: the same run always ends
-    at the same turn.
+    A turn may do work without a signal. So when the turns have run out, `progress` gives a number that such work
+    changes, and only if it is the same twice in a row is patience exhausted. No clock: the same run always ends at the
+    same turn.
     """
 
     def __init__(self, progress: Callable[[], int]) -> None:
@@ -75,7 +75,7 @@ class Patience:
         self._seen: int | None = None
 
     def exhausted(self, moves: int, tasks: int, turns: int = 1) -> bool:
-        """Count turns of one of so many tasks after so many moves; return whether it has run out."""
+        """Count turns of one of several tasks; return whether patience has run out. A move renews it."""
         if moves != self.moves:
             self.moves, self._turns, self._seen = moves, 0, None
             return False
@@ -101,18 +101,18 @@ class Failed(_OfOne):
 
 
 class Spinning(_OfOne):
-    """A coroutine takes turn after turn, and nobody moves."""
+    """A coroutine takes turn after turn, and nothing moves."""
 
 
 class Halted(BaseException):
-    """A coroutine is to go no further: raised inside it, where no `except Exception` takes it for an error."""
+    """Stops a coroutine: raised inside it, where no `except Exception` takes it for an error."""
 
 
 class Engine:
     """Parks coroutines on signals and wakes them.
 
-    `on_stuck` is asked when nobody can move. It returns what makes the error that each waiter gets, or None where it
-    knows of somebody who may still move (under asyncio, a task that sleeps). `progress` is a number that changes with
+    `on_stuck` is called when no coroutine can move. It returns a function that makes the error of each waiter, or None
+    if something may still move (under asyncio, a task that sleeps). `progress` returns a number that changes with
     whatever coroutines do beside signals.
     """
 
@@ -121,20 +121,20 @@ class Engine:
     ) -> None:
         self.on_stuck = on_stuck
         self.progress = progress
-        # Wakes those who waited for a signal, where others step them.
+        # Wakes the waiters of a signal, where another loop steps them.
         self.wake: Callable[[list[Any]], None] | None = None
-        # Who waits for which signal of those that others step, by name.
+        # Which coroutine waits for which signal, by name, where another loop steps them.
         self.waiting: dict[tuple[int, Signal], None] = {}
-        # Who waits for something that is not a Signal of ours, where that is known.
+        # Coroutines that wait for something other than a Signal, as far as known.
         self.elsewhere: list[tuple[int, Signal]] = []
-        # Which coroutine runs, where others step them.
+        # Which coroutine runs, where another loop steps them.
         self.who: Callable[[], int | None] | None = None
         self.finished: set[int] = set()
         # Whether the coroutines are stepped here.
         self.driving = False
-        # How often something has happened: while it stands still, so do all who wait.
+        # Counts what happens: while it stands still, nothing moves.
         self.moves = 0
-        # The last moment at which a choice is made, where there is one.
+        # The last moment at which a choice is made, if there is one.
         self.until: int | None = None
         self._patience = Patience(progress)
         self._own: list[_Task] = []
@@ -146,8 +146,8 @@ class Engine:
     # -- signals ------------------------------------------------------------------------------------------------
 
     def fire(self, signal: Signal, value: Any = None) -> None:
-        """Lets a signal happen. A second time is an error of ours."""
-        # A second value would come too late for those who went on with the first.
+        """Let a signal happen. A second time is an error of ours."""
+        # A second value would come too late for coroutines that went on with the first.
         assert not signal.fired, "a signal fires once"
         signal.fired = True
         signal.value = value
@@ -161,13 +161,13 @@ class Engine:
                 self.wake(waiters)
 
     def parked(self) -> list[tuple[int, Signal]]:
-        """Return who waits for which signal, by name."""
+        """Return which coroutine waits for which signal, by name."""
         own = [(task.name, task.signal) for task in self._own if task.signal is not None and not task.signal.fired]
         # By name, as a message lists them; only one of the two is ever in use.
         return own or sorted([*self.waiting, *self.elsewhere], key=lambda item: item[0])
 
     def running(self) -> int | None:
-        """Return the coroutine that runs now, by name, where that is known."""
+        """Return the name of the coroutine that runs now, where it is known."""
         if self._current is not None:
             return self._current.name
         return None if self.who is None else self.who()
@@ -178,14 +178,14 @@ class Engine:
         self.moves += 1
 
     def choose_later(self, time: int, name: int, action: Callable[[], None]) -> None:
-        """Has `action` done when no coroutine can run, if no earlier one is left; ties go to the lower name."""
-        self._offered += 1  # of equals the one that was offered first, which for one name is always the same one
+        """Schedule an action for when no coroutine can run and no earlier one is left; ties go to the lower name."""
+        self._offered += 1  # the last tie-breaker: of one name, the order of offers is the same in every run
         heapq.heappush(self._choices, (time, name, self._offered, action))
         self.moves += 1
 
     def choose(self) -> bool:
         """Make the earliest choice; return whether there was one."""
-        # After a failure nothing counts that lies behind it, so nothing is chosen there either.
+        # What comes after a failure does not count, so nothing is chosen there.
         if not self._choices or (self.until is not None and self._choices[0][0] > self.until):
             return False
         heapq.heappop(self._choices)[3]()
@@ -201,7 +201,7 @@ class Engine:
         `order` may permute the coroutines that are ready (their names): tests use it to show that it changes nothing.
         """
         self._own = [_Task(name, coroutine) for name, coroutine in enumerate(coroutines)]
-        # First in, first out: nobody starves, and it is the same in every run. Any order would do: see `order`.
+        # First in, first out: none starves, and every run is the same. Any order would do: see `order`.
         self._ready = deque(self._own)
         self.driving = True
         self.go_on(order)
@@ -209,11 +209,11 @@ class Engine:
             make = self.on_stuck()
             assert make is not None, "under our own driver a coroutine is ready, parked or finished"
             raise make()
-        self._own = []  # with the last signal of each, and all that members brought to it
+        self._own = []  # frees the last signal of each, and all that members brought to it
 
     def go_on(self, order: Callable[[list[int]], Sequence[int]] | None = None) -> None:
-        """Goes on until nobody can move. After a Failed it may be called again, for those who still can."""
-        # Choices only when nobody can run: until then somebody may still do something that lies before them.
+        """Step coroutines until none can move. After a Failed it may be called again, for those that still can."""
+        # Choices only when none can run: until then a coroutine may still do something earlier.
         while self._ready or self.choose():
             if order is not None and len(self._ready) > 1:
                 by_name = {task.name: task for task in self._ready}
@@ -227,7 +227,7 @@ class Engine:
             yielded = task.coroutine.send(None)
         except (StopIteration, Halted):
             self.over(task.name)
-        # Whatever it is: KeyboardInterrupt and SystemExit too have a rank and a line to be told with.
+        # Any error at all: KeyboardInterrupt and SystemExit too are reported with a rank and a line.
         except BaseException as error:
             raise Failed(task.name) from error
         else:

@@ -1,11 +1,11 @@
 """An asyncio event loop in which no time passes: simulate runs a function there that uses tasks, locks or timers.
 
 `asyncio.gather`, `TaskGroup`, `wait_for`, `Event`, `Queue` and the like are Python's own, and so is the loop's ready
-queue. What is ours is the clock: it stands still while anybody can run, and then jumps to the next timer, so a `sleep`
+queue. Only the clock is ours: it stands still while any task can run, and then jumps to the next timer. So a `sleep`
 costs nothing, nothing depends on the machine, and no socket or thread is needed (in a browser there is none).
 
 Since nothing comes from outside, the loop knows what asyncio elsewhere cannot: that no task can run and no timer is
-left. That is a deadlock, of ranks that wait for each other or for an Event that nobody sets.
+left. That is a deadlock, of ranks that wait for each other or for an Event that is never set.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from lib.simulator.messages import Call
 
 RANK: ContextVar[int] = ContextVar("rank")
-"""The rank that a task belongs to; a task that it makes inherits it."""
+"""The rank that a task belongs to; tasks that it makes inherit it."""
 MOST_LEAPS = 20
-"""Times that the clock goes on to the next timer for tasks that ask again and again instead of waiting."""
+"""Times that the clock jumps to the next timer for tasks that poll instead of waiting."""
 TIMER = 10
-"""Turns that a leap of the clock counts for: it costs about as much."""
+"""Turns that a leap of the clock counts as, since it costs about as much."""
 _THINGS = {
     "Event.wait": "an asyncio.Event that nobody sets",
     "Queue.get": "an asyncio.Queue into which nobody puts anything",
@@ -51,58 +51,58 @@ _THINGS = {
 
 
 class Stop(NamedTuple):
-    """Why a run ended before its end: what a rank raised, or where it is None, why nobody can move."""
+    """Why a run ended early: what a rank raised, or, if `rank` is None, why nothing can move."""
 
     rank: int | None
     error: BaseException
 
 
 class Elsewhere(NamedTuple):
-    """A wait of a rank for something that is not ours: for a deadlock to be told, as `dist` has it."""
+    """A rank's wait for something that is not ours, with what an explanation of a deadlock asks for (see `dist`)."""
 
     thing: str
     where: Place | None
     kind: str = "elsewhere"
 
     def awaits(self, rank: int) -> list[int]:
-        """Nobody knows which rank would do it."""
+        """Return no ranks: it is not known which would do it."""
         return []
 
 
 class OwnLoop(asyncio.base_events.BaseEventLoop):
-    """A loop of ours, in which nobody goes on before nobody can: BaseEventLoop's queue and timers, on a clock of its
-    own. It selects from itself, as there is nothing else to select from."""
+    """Our own loop: BaseEventLoop's queue and timers, on a clock of its own. A wait that is over goes on only when no
+    task can run. The loop is its own selector, as there is nothing else to select from."""
 
     def __init__(self, dist: Dist) -> None:
         super().__init__()
         self.models = dist.models
         self.engine = engine = dist.engine
         engine.wake = self._over
-        # Nobody's, to watch: this loop knows when a task ends. And those that run the function of a rank.
+        # None to watch: this loop knows when a task ends. And those that run the function of a rank.
         self.tasks: dict[int, asyncio.Task[Any]] = {}
         self.runs: dict[int, asyncio.Task[Any]] = {}
-        # The waits of each rank whose signal has fired: when it did, the order of the calls, and who goes on.
+        # The waits of each rank whose signal has fired: when it did, the order of the calls, and what goes on.
         self.due: dict[int, list[tuple[int, int, asyncio.Future[None]]]] = {}
         self.now = 0.0
-        # BaseEventLoop asks its selector before every pass: for us a hook for when nobody is ready.
+        # BaseEventLoop asks its selector before every pass: our hook for when no task is ready.
         self._selector = self
         self.set_exception_handler(lambda _, context: self.went_wrong(context))
         # The tasks of each rank that have not ended.
         self.under_way: dict[int, dict[asyncio.Task[Any], None]] = {}
         self.failed: list[tuple[int | None, Any]] = []
-        # Why the run ended before its end, if it did.
+        # Why the run ended early, if it did.
         self.stopped: Stop | None = None
         self.first: Failure | None = None
         self._patience = Patience(engine.progress)
         self._leaps = 0
 
-    # -- who waits for signals ------------------------------------------------------------------------------------
+    # -- waiting for signals --------------------------------------------------------------------------------------
 
     def wait(self, signal: Signal, name: int, call: Call, index: int) -> Generator[Any, None, None]:
-        """Wait for a signal, even where it has fired: other tasks of the coroutine come first.
+        """Wait for a signal, even one that has fired: other tasks of the coroutine come first.
 
-        With several tasks, what one of them does next depends on who went on before. That must not depend on the
-        order of the ranks, so nobody goes on before nobody can: then all signals are known that fire without it.
+        With several tasks, what one does next depends on which went on before. That must not depend on the order of
+        ranks, so a wait goes on only when no task can run: all signals that fire without it are known then.
         """
         engine = self.engine
         # Its own future for each wait: several tasks of a rank may wait for one signal, and go on one at a time.
@@ -125,9 +125,9 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
             self.due.setdefault(name, []).append(((call[START] or 0) + call[LENGTH], index, future))
 
     def wake(self) -> bool:
-        """Lets one task of each coroutine go on, the one whose wait is over first; whether there was one."""
+        """Let one task of each coroutine go on, the one whose wait is over first; return whether there was one."""
         woken = False
-        # By rank, and in a rank by time; never by who was woken first, which is an accident of our own order.
+        # By rank, and in a rank by time; never by which was woken first, which is an accident of our own order.
         for name in sorted(self.due):
             waiting = sorted((turn for turn in self.due[name] if not turn[2].done()), key=itemgetter(0, 1))
             if waiting:
@@ -139,22 +139,22 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return woken
 
     def adopt_current(self, name: int) -> bool:
-        """Nothing is to be done: the loop knows its tasks."""
+        """Do nothing: the loop knows its tasks."""
         return True
 
     # -- what BaseEventLoop asks of a loop ----------------------------------------------------------------------
 
     def time(self) -> float:
-        """Seconds on the loop's own clock, which no operation of the model moves on."""
+        """Return seconds on the loop's own clock, which no operation of the model moves on."""
         return self.now
 
     def _process_events(self, *_: object) -> None:
-        """Nothing: what is outside has no events, and nobody to wake this loop."""
+        """Do nothing: no events come from outside, and nothing there wakes this loop."""
 
     _write_to_self = _process_events
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Choose what happens before a pass. `timeout` is 0 where somebody is ready, None where nobody will be."""
+        """Choose what happens before a pass. `timeout` is 0 if a task is ready, None if none will be."""
         try:
             if timeout == 0:
                 self._turn(max(1, len(cast(Any, self)._ready)))
@@ -168,7 +168,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
                 self.stop()
             elif self.under_way:
                 self._stop(None, self._deadlock())
-        # A loop that does not end, say (`_turn`): it ends the run as any other reason does.
+        # Such as that of an endless loop (`_turn`): it ends the run as any other reason does.
         except Exception as error:
             self._stop(None, error)
         return []
@@ -178,24 +178,24 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         return timers._scheduled[0].when()
 
     def _advance(self) -> None:
-        """Sets the clock to the next timer; adding what is left until then might just miss it."""
+        """Set the clock to the next timer; adding the time until then might just miss it."""
         self.now = max(self.now, self._next())
-        # A timer is due when it is less than this ahead, which at a late hour is less than a float can tell apart.
+        # A timer is due when it is less than this ahead; at a late hour floats are further apart than that.
         self._clock_resolution = max(self._clock_resolution, 2 * ulp(self.now))
 
     def _turn(self, ready: int, weight: int = 1) -> None:
-        """Notes a pass of the loop. Too many in which nobody moves are a loop of a student's that does not end."""
+        """Count a pass of the loop. Too many in which nothing moves mean that a student's loop does not end."""
         engine, timer = self.engine, weight == TIMER
         if not self._patience.exhausted(engine.moves, ready, ready * weight) or not self.under_way:
             return
         if self.wake() or engine.choose():
             return
         if not timer and cast(Any, self)._scheduled and self._leaps < MOST_LEAPS:
-            self._leaps += 1  # somebody asks again and again for what another one does after a sleep
+            self._leaps += 1  # one task polls for what another does after a sleep
             self._advance()
             return
         every = [(rank, task) for rank, tasks in sorted(self.under_way.items()) for task in tasks]
-        # Name the one that asks in circles, and not one that waits for it.
+        # Name the one that polls, and not one that waits for it.
         asking = [item for item in every if (_within(item[1])[-1:] == ["sleep"] if timer else is_ready(item[1]))]
         rank, task = (asking or every)[0]
         raise diagnosis.asleep(rank, diagnosis.waiting_at(task.get_coro()), TURNS)
@@ -203,7 +203,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     # -- tasks --------------------------------------------------------------------------------------------------
 
     def create_task(self, coro: Any, **kwargs: Any) -> asyncio.Task[Any]:
-        """Return a task of the rank whose task makes it."""
+        """Return a new task, of the rank whose task makes it."""
         task = super().create_task(coro, **kwargs)
         rank = RANK.get(-1)
         self.under_way.setdefault(rank, {})[task] = None
@@ -218,7 +218,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
                 self._stop(rank, asyncio.CancelledError("this rank was cancelled"))
             elif (error := task.exception()) is not None and not isinstance(error, Halted):
                 self._fail(rank, error)
-        # Whether somebody has asked for its error, or will, shows when the run is over.
+        # Whether its error is ever asked for shows when the run is over.
         if not task.cancelled() and cast(Any, task)._exception is not None:
             self.failed.append((rank, task))
         if not mine:
@@ -228,15 +228,15 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
                 self.stop()
 
     def unheard(self) -> Stop | None:
-        """Return the first task that failed without anybody's having awaited it."""
+        """Return the first task that failed and was never awaited."""
         for rank, task in self.failed:
-            # asyncio's own note that nobody has asked for the error: it would print it when the task is thrown away.
+            # asyncio's own flag that the error was never asked for: it would print it when the task is collected.
             if task._log_traceback:
                 return Stop(rank, task.exception())
         return None
 
     def went_wrong(self, context: dict[str, Any]) -> None:
-        """Keep what asyncio would only print: a callback that raised. Tasks are looked after by themselves."""
+        """Keep what asyncio would only print: the error of a callback. Tasks keep their own."""
         error = context.get("exception")
         if isinstance(error, Exception) and (handle := context.get("handle")) is not None:
             where = getattr(handle, "_context", None)
@@ -248,7 +248,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         self.stop()
 
     def _fail(self, rank: int, error: BaseException) -> None:
-        """Ends a rank that failed, and lets the others go on to that moment (see `failures`)."""
+        """End a rank that failed, and let the others go on to that moment (see `failures`)."""
         failed = Failed(rank)
         failed.__cause__ = leaf(error)
         if is_final(failed):
@@ -276,26 +276,26 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
     # -- the end ------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """End whatever has not ended, without a word: what went wrong first is what counts."""
+        """End silently all that has not ended: only the first mistake counts."""
         for task in [task for tasks in list(self.under_way.values()) for task in tasks]:
             cast(Any, task)._log_destroy_pending = False
             with suppress(Exception, Halted):
                 cast("Coroutine[Any, Any, Any]", task.get_coro()).close()
         for _, task in self.failed:
-            _close_unstarted(task.exception())  # and now that it was asked for, asyncio does not print it
+            _close_unstarted(task.exception())  # asked for here, so asyncio does not print it
         self.under_way.clear()
         self.close()
 
     # -- what cannot be simulated -------------------------------------------------------------------------------
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> NoReturn:
-        """Refused: a thread has no simulated time."""
+        """Refuse: a thread has no simulated time."""
         _refuse(
             "a thread (to_thread, run_in_executor)", "call the function itself: what is not of the model takes no time"
         )
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> Any:
-        """As call_soon: asyncio itself calls it for generators that nobody finished. There are no threads."""
+        """Do what call_soon does: asyncio calls this for unfinished generators. There are no threads."""
         return self.call_soon(callback, *args, context=context)
 
     def _outside(self, *args: Any, **kwargs: Any) -> NoReturn:
@@ -319,7 +319,7 @@ def _refuse(thing: str, fix: str) -> NoReturn:
 
 
 def _within(task: asyncio.Task[Any]) -> list[str]:
-    """The names of the functions in which a task waits, the innermost last."""
+    """Return the names of the functions in which a task waits, the innermost last."""
     coroutine, names = cast(Any, task.get_coro()), list[str]()
     while (code := getattr(coroutine, "cr_code", None)) is not None:
         names.append(code.co_qualname)
@@ -328,7 +328,7 @@ def _within(task: asyncio.Task[Any]) -> list[str]:
 
 
 def _elsewhere(tasks: dict[asyncio.Task[Any], None]) -> Elsewhere:
-    """Return what a rank waits for, none of whose tasks is parked at an operation of the model."""
+    """Return what a rank waits for that is not an operation of the model."""
     waiting = [task for task in tasks if not isinstance(cast(Any, task)._fut_waiter, asyncio.Task)] or [*tasks]
     known = [(task, [_THINGS[name] for name in _within(task) if name in _THINGS]) for task in waiting]
     task, things = next((one for one in known if one[1]), known[0])
@@ -341,11 +341,10 @@ def run(
     coroutines: Sequence[Coroutine[Any, Any, Any]],
     order: Callable[[list[int]], Sequence[int]] | None = None,
 ) -> None:
-    """Run all coroutines to their end, as tasks of a loop of their own; the engine of their world steps nobody. Failed
-    where one raised; where nobody can move, what tells why.
+    """Run all coroutines to their end, as tasks of our own loop instead of the engine. Raises Failed if one raised (the
+    others have gone on to that moment), and the error of a deadlock if nothing can move.
 
-    `order` may permute the ranks: it says in which order they begin. Where one raised, the others have gone on to that
-    moment.
+    `order` may permute the order in which ranks begin.
     """
     engine = dist.engine
     with alone():
@@ -355,7 +354,7 @@ def run(
         try:
             names = list(range(len(coroutines)))
             for rank in names if order is None else order(names):
-                # A task copies the context that it is made in, so all tasks of a rank inherit the number.
+                # A task copies the context in which it is made, so all tasks of a rank inherit its number.
                 token = RANK.set(rank)
                 try:
                     loop.runs[rank] = loop.create_task(coroutines[rank])
@@ -376,7 +375,7 @@ def run(
 
 
 def _close_unstarted(error: BaseException | None) -> None:
-    """Closes the coroutines that asyncio refused to run: Python need not complain of them too."""
+    """Close the coroutines that asyncio refused to run, so that Python does not complain of them too."""
     trace = None if error is None else error.__traceback__
     while trace is not None:
         if not is_students(trace.tb_frame.f_code):
@@ -387,7 +386,7 @@ def _close_unstarted(error: BaseException | None) -> None:
 
 
 def leaf(error: BaseException) -> BaseException:
-    """Return the error that a group of them is about: the first one of ours, else the first."""
+    """Return the error that matters in a group: the first of ours, else the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     every = [leaf(one) for one in cast("tuple[BaseException, ...]", cast(Any, error).exceptions)]

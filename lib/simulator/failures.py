@@ -1,9 +1,9 @@
-"""A run that fails: what went wrong in a student's words, and what all other ranks had done by then.
+"""A run that fails: what went wrong, in words for students, and what all other ranks had done by then.
 
-Ranks run ahead of each other, so when one fails, some have not begun and others are far beyond. The rest of them are
-run up to that moment of simulated time, and the Trace of a failure ends there. Should another rank fail before, its
-failure is the one that counts: the earliest in simulated time, of equal times that of the lowest rank, in whatever
-order ranks are stepped. Nothing of this is loaded before something fails.
+Ranks run ahead of each other, so when one fails, some have not begun and others are far ahead. The others are run up to
+that moment of simulated time, where the Trace of a failure ends. If another rank fails before, that failure counts: the
+earliest in simulated time, and of equal ones that of the lowest rank, in whatever order ranks are stepped. This module
+is loaded only when something fails.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 def what_failed(dist: Dist, coroutines: Sequence[Coroutine[Any, Any, Any]], error: BaseException) -> PuzzleError | None:
-    """Return what a student did wrong, where an error has ended a run. None where the run needs an event loop of
-    asyncio.
+    """Return the student's mistake that an error stands for; None if the run needs an asyncio event loop.
 
-    What no student's function can have done is raised again.
+    An error that no student's function can have caused is raised again.
     """
     if isinstance(error, Failed):
         first = _first_of_all(dist, error) if dist.engine.driving else error
@@ -63,7 +62,7 @@ def _told(dist: Dist, rank: int | None, cause: BaseException | None) -> PuzzleEr
 
 
 def blamed(dist: Dist, failure: PuzzleError) -> PuzzleError:
-    """Return the failure of a run, with all that is known of it."""
+    """Return the failure of a run, with its rank's name and the Trace added."""
     fixes.keep(failure)
     dist.failure = failure
     if dist.mesh is not None and failure.rank is not None:
@@ -77,7 +76,7 @@ def _is_future(thing: Any) -> bool:
 
 
 def _asked_for_a_loop(error: BaseException | None) -> bool:
-    """Tell whether an error comes out of asyncio: most of what that does needs a loop, and here none is running."""
+    """Tell whether an error comes from asyncio, most of which needs a running loop."""
     folder = os.path.join(os.path.dirname(os.__file__), "asyncio", "")
     trace = None if error is None else error.__traceback__
     while trace is not None and not trace.tb_frame.f_code.co_filename.startswith(folder):
@@ -97,33 +96,33 @@ class Failure(NamedTuple):
 
 
 def moment_of(failed: Failed, models: Mapping[int, Any]) -> Failure:
-    """Return the failure of a rank. Members that disagree fail together, when the last of them comes."""
+    """Return the failure of a rank. Members that disagree fail together, when the last of them joins."""
     cause = failed.__cause__
     time, rank = models[failed.name].program.clock, failed.name
     if isinstance(cause, PuzzleError) and cause.time is not None:
-        # Of the two that disagree the lower one: which of them came last depends on who was stepped first.
+        # The lower of the two that disagree: which joined last depends on the order of steps.
         time, rank = cause.time, min(getattr(cause, "ranks", None) or (rank,))
     return Failure(time, rank, failed)
 
 
 def is_final(failed: Failed) -> bool:
-    """Tell whether nobody wants to know what the others did: the puzzle still has its stub, or a loop does not end."""
+    """Tell whether the other ranks do not matter: the puzzle still has its stub, or a loop does not end."""
     return isinstance(failed.__cause__, NotSolved | BudgetError)
 
 
 def bound(failure: Failure, models: Mapping[int, Any]) -> None:
-    """Lets all ranks begin only what lies before a failure, or at its moment; the one that failed, nothing."""
+    """Let all ranks begin nothing after the moment of a failure, and the one that failed nothing at all."""
     for rank, model in models.items():
         model.dist.until = failure.time, failure.rank
-        # The others may finish what lies before; equal times are allowed, as theirs may be of a lower rank.
+        # Equal times are allowed: a lower rank may fail at the same moment, and counts.
         model.program.until, model.program.free = -1 if rank == failure.error.name else failure.time, 0
 
 
 def _first_of_all(dist: Dist, failed: Failed) -> Failed | None:
-    """Runs the other ranks up to the moment at which one failed; should another fail before, up to that. The first;
-    None where one of them asks for an event loop."""
+    """Run the other ranks up to the moment of the earliest failure, and return that; None if one of them needs an event
+    loop."""
     first: Failure | None = None
-    # Each round ends another rank or everything: a failure that lies earlier replaces the first.
+    # Each round ends another rank or everything: an earlier failure replaces the first.
     while not _asked_for_a_loop(failed.__cause__):
         if isinstance(failed.__cause__, KeyboardInterrupt) or (first is None and is_final(failed)):
             return failed
@@ -138,7 +137,7 @@ def _first_of_all(dist: Dist, failed: Failed) -> Failed | None:
             failed = other
         except Foreign as foreign:
             return None if _is_future(foreign.args[1]) else first.error
-        except Spinning:  # what went wrong before is what counts
+        except Spinning:  # the earlier mistake counts
             return first.error
         else:
             return first.error
@@ -146,7 +145,7 @@ def _first_of_all(dist: Dist, failed: Failed) -> Failed | None:
 
 
 def cut(trace: Trace, until: int) -> Trace:
-    """Return the Trace up to a moment: what began by then, and what was called by then and had not begun."""
+    """Return the Trace up to a moment: all that was called by then, whether or not it had begun."""
     return replace(trace, programs=[_cut(program, until) for program in trace.programs])
 
 
@@ -155,7 +154,7 @@ def _cut(program: Program, until: int) -> Program:
     pending: set[int] = set()
     clock, blocked = 0, False
     for number, event in enumerate(program.events):
-        # What comes after a wait for something that has not begun cannot have happened by then.
+        # Nothing after a wait for something that has not begun can have happened by then.
         if event.issued > until or (event.op == "wait" and event.arg[0] in pending):
             break
         if event.op in COMMUNICATION and (event.start is None or event.start > until):
@@ -166,11 +165,11 @@ def _cut(program: Program, until: int) -> Program:
             clock = max(clock, event.end or 0)
         events.append(event)
     waited = {event.arg[0] for event in events if event.op == "wait"}
-    for number, event in enumerate(events):  # what a rank waits for later has brought it nothing so far
+    for number, event in enumerate(events):  # a communication that is awaited later has no results yet
         if event.op in COMMUNICATION and event.outputs and not event.blocking and number not in waited:
             events[number] = _not_over(event, begun=True)
     count = len(events)
-    last = count - 1 if blocked or clock > until else count  # what comes after an operation that goes on is not yet
+    last = count - 1 if blocked or clock > until else count  # nothing after an operation under way
     moves = [move for move in program.moves if move[0] <= last]
     ids = [value for event in events for value in (*event.inputs, *event.outputs)]
     ids += [value for _, _, value, _ in moves]
@@ -178,7 +177,7 @@ def _cut(program: Program, until: int) -> Program:
 
 
 def _not_over(event: Event, *, begun: bool) -> Event:
-    """A communication whose rank has not waited for it by then, or whose own time had not come."""
+    """Return a communication as it was before its await, or before it had begun."""
     event = event.copy()
     event.outputs, event.blocking = (), False
     if not begun:

@@ -1,9 +1,9 @@
-"""Messages that ranks pass to each other, matched by both their ranks, or by who comes first.
+"""Messages between ranks, matched by sender and receiver, or, where any sender will do, by which comes first.
 
 Sends and receives pair off as in MPI without tags: in order for each pair of ranks, and none overtakes another. One
 message fits in a channel, as in the original; the buffers of real libraries differ, and may hide a deadlock.
 
-What waits here says of itself what it is (`kind`), and for whom it waits (`awaits`), so that a deadlock can be told.
+Everything that waits here has a `kind`, and says which ranks it `awaits`, so that a deadlock can be explained.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 Call = list[Any]
-"""A communication as the record has it while it is under way: what its Event will say, field by field. Its times, and
-what it brings, come later; BLOCKING is None until it is awaited. A list is made in a fourth of the time of an Event."""
+"""A communication that is under way: the fields of its Event. Times and outputs are filled in later; BLOCKING is None
+until it is awaited. Making a list takes a quarter of the time of an Event."""
 
 
 class AsEvent:
-    """A Call with the attributes of an Event: what a message tells, and the network sets."""
+    """A Call with the attributes of an Event, for error messages to read and the network to set."""
 
     issued: int
     start: int | None
@@ -51,9 +51,9 @@ class AsEvent:
 
 
 class Message(Signal):
-    """Something on its way. `over` is when its sender is through with it, `posted` when it found room: its place in
-    time. `length` is what it takes alone on its links. Most find room at once; what others wait for is `room`. A
-    receive that finds it there needs no other Signal: this one has fired."""
+    """A message on its way. `over` is when its send ends, `posted` when it found room, `length` the time it takes alone
+    on its links. Most find room at once; the others wait for `room`. A receive that finds it there needs no other
+    Signal: this one has fired."""
 
     kind = "pass"
     fired, _made_for = True, None
@@ -88,12 +88,12 @@ class Receive(Signal):
         self.call, self.rank, self.source, self.others = call, rank, source, others
 
     def awaits(self, rank: int) -> list[int]:
-        """Return the source, or everybody else."""
+        """Return the source, or all other ranks."""
         return [r for r in self.others if r != rank] if self.source is None else [self.source]
 
 
 class Channel:
-    """The way from one rank to another: room for one message, and a queue for room. Its two ends are streams."""
+    """A channel from one rank to another: room for one message, and a queue for it. Its two ends are streams."""
 
     __slots__ = ("arrivals", "ready", "receives", "sends", "source", "target", "waiting")
 
@@ -105,12 +105,12 @@ class Channel:
 
 
 class Messages:
-    """The channels of a world. Where its links are shared the network says when a message is over."""
+    """The channels of a world. Where links are shared, the network determines when a message is over."""
 
     def __init__(self, dist: Dist) -> None:
         self.engine, self.streams = dist.engine, dist.streams
         self.prices, self.network, self.ranks = dist.prices, dist.network, dist.ranks
-        # What each message takes, where that is the same for all: it is asked for a million times.
+        # The length of a message, if it is the same for all: it is needed a million times.
         self._each = self.prices.message(1, 0, 0) if type(self.prices).message is Costs.message else None
         self._channels: dict[tuple[int, int], Channel] = {}
         self._incoming: dict[int, dict[int, Channel]] = {}
@@ -123,15 +123,14 @@ class Messages:
         return self._channels[source, target]
 
     def send(self, source: int, target: int, call: Call, load: Any, elements: Elements) -> Signal:
-        """Start a message on its way. The signal fires when it has found room: one message fits in a channel.
+        """Send a message. The signal fires when it has found room: one message fits in a channel.
 
-        Waiting for room takes no simulated time, as in the original: the send itself is over at its own end. Where
-        links are shared it does.
+        Waiting for room takes no simulated time, as in the original, unless links are shared.
         """
         channel = self._channels.get((source, target)) or self._channel(source, target)
         length = self._each
         call[LENGTH] = length = self.prices.message(elements, source, target) if length is None else length
-        if self.network is not None:  # it has room when it is over, so that takes time
+        if self.network is not None:  # it has room when it is over, which takes time
             message = Message(call, load, 0)
             message.room = Signal(message)
             channel.waiting.append(message)
@@ -148,13 +147,13 @@ class Messages:
         return _ROOM
 
     def _sent(self, channel: Channel, message: Message) -> None:
-        """The network has brought a message to its room."""
+        """Called when the network has brought a message to its room."""
         message.over = message.posted = message.call[START] + message.call[LENGTH]
         self._post(channel, channel.waiting.popleft())
         self.engine.fire(message.room)
 
     def _post(self, channel: Channel, message: Message) -> None:
-        """A message has found room in its channel."""
+        """Put a message into the room of its channel."""
         if channel.receives:
             wanted = channel.receives.popleft()
             self._hand_over(channel, message, wanted.call, wanted)
@@ -165,15 +164,15 @@ class Messages:
             self._offer(waiting[0], message.posted)
 
     def unread(self) -> list[tuple[int, int, Any]]:
-        """Return the messages that nobody has received: who passed them to whom, and the event, in order."""
+        """Return the messages that were never received: sender, receiver and event, in order."""
         found = [(*pair, m.event) for pair, c in self._channels.items() for m in (*c.ready, *c.waiting)]
         return sorted(found, key=lambda item: item[:2])
 
     def receive(self, rank: int, source: int | None, call: Call) -> Signal:
-        """Ask, for a rank, for the next message of a source, or for the message that is first in simulated time.
+        """Receive, on a rank, the next message of a source, or the message that is first in simulated time.
 
-        Receives are answered in the order in which they were issued: one that comes after a bare receive waits until
-        that has its message, as in MPI. So the order in the program says who got what.
+        Receives are answered in the order in which they were issued: one behind a bare receive waits until that has
+        its message, as in MPI. So the program's order determines which receive gets which message.
         """
         queue = self._any.get(rank)
         if source is not None:
@@ -181,7 +180,7 @@ class Messages:
             if channel.ready and not queue:
                 return self._take(channel, call, None if self.network is None else Signal())
             wanted = Receive(call, rank, source)
-            # A named receive behind a bare one has to wait for it: which message that takes is not known yet.
+            # A named receive waits for a bare one before it, which may take its message.
             (queue or channel.receives).append(wanted)
             return wanted
         wanted = Receive(call, rank, None, range(self.ranks))
@@ -193,9 +192,9 @@ class Messages:
         return wanted
 
     def _first(self, rank: int) -> Channel | None:
-        """The incoming channel whose message is first in simulated time; of equals the lowest source."""
+        """Return the incoming channel whose message is first in simulated time; of equals the lowest source."""
         ready = [c for c in self._incoming.get(rank, {}).values() if c.ready]
-        # Never by who was stepped first: that is an accident of our own order.
+        # Never by which rank was stepped first: that is an accident of our own order.
         return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
 
     def _offer(self, wanted: Receive, posted: int) -> None:
@@ -204,14 +203,14 @@ class Messages:
 
     def _take_any(self, wanted: Receive) -> None:
         queue = self._any[wanted.rank]
-        # Each message that arrives meanwhile is offered; the first choice took one, and the others find it done.
+        # Each message that arrived meanwhile was offered: the first choice takes one, later ones find it done.
         if wanted.fired or not queue or queue[0] is not wanted:
             return
         if (channel := self._first(wanted.rank)) is None:
             return
         queue.popleft()
         self._take(channel, wanted.call, wanted)
-        # Those behind it that name their source need no choice, and are answered up to the next bare one.
+        # Named receives behind it need no choice, and are answered up to the next bare one.
         while queue and (source := queue[0].source) is not None:
             named = queue.popleft()
             channel = self._channel(source, named.rank)
@@ -223,21 +222,21 @@ class Messages:
             self._offer(queue[0], first.ready[0].posted)
 
     def _take(self, channel: Channel, call: Call, signal: Signal | None) -> Signal:
-        """A receive takes the message that is ready; if another waits for room, it has it now. Return what tells that
-        it has come: the message itself, where there is no other signal."""
+        """Let a receive take the message that is ready, and one that waits for room take its place. Return the signal
+        of the receive, or else the message itself."""
         message = channel.ready.popleft()
         start = self._hand_over(channel, message, call, signal)
         if channel.waiting and self.network is None:
             following = channel.waiting.popleft()
-            # It finds room when the one before begins to be received, and no earlier.
+            # It finds room when the receive of the one before begins, and no earlier.
             following.posted = max(following.posted, start)
             self._post(channel, following)
             self.engine.fire(following.room)
         return signal or message
 
     def _hand_over(self, channel: Channel, message: Message, call: Call, signal: Signal | None) -> int:
-        """Times a receive, tells it what it received, and fires its signal. Returns when it begins, where the network
-        does not say that later."""
+        """Time a receive, fill in what it received, and fire its signal. Return when it begins, unless the network
+        determines that later."""
         sent, length = message.call, message.length
         call[PEER], call[LAYER], call[BATCHES] = channel.source, sent[LAYER], sent[BATCHES]
         if self.network is not None:
@@ -253,30 +252,29 @@ class Messages:
         return start
 
 
-# -- what a message brings ---------------------------------------------------------------------------------------
+# -- what is in a message ----------------------------------------------------------------------------------------
 
 
 @record()
 class Parcel:
-    """A message that is more than one value: what arrives, and the values in it, in their order."""
+    """A message other than a single value: the object that arrives, and the values in it, in order."""
 
     thing: Any
     values: list[Value]
 
 
 def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
-    """Copy an object that is sent: return what arrives, and which values are sent with it.
+    """Copy an object that is sent: return the Parcel that arrives, and the values that are sent with it.
 
-    Values arrive anew, in lists, tuples (those with names too), dicts and their like, which are copied; what is there
-    twice is sent once. Anything else arrives as it is, and RuleError says so where it has a value in it: on the other
-    side that would still be the sender's.
+    Values and the lists, tuples (also named ones) and dicts that hold them are copied; what is there twice is sent
+    once. Anything else arrives as it is. RuleError if it holds a value, which would still be the sender's.
     """
     sent: list[Value] = []
     values: list[Value] = []
     copies: dict[int, Any] = {}
 
     def copied(part: Any) -> Any:
-        # As pickle does it: what is there twice, or within itself, arrives so.
+        # As pickle does: what is there twice, or within itself, arrives so.
         if id(part) not in copies:
             copies[id(part)] = anew(part)
         return copies[id(part)]
@@ -287,7 +285,7 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
             sent.append(part)
             values.append(part.at(part.place))
             return values[-1]
-        # Only Python's own classes are asked for what is in them: one made from them may answer anything.
+        # Only Python's own classes are opened: a subclass may answer anything.
         if kind in (list, deque):
             copies[id(part)] = items = deque[Any](maxlen=part.maxlen) if kind is deque else list[Any]()
             items.extend([copied(inner) for inner in part])
@@ -323,14 +321,14 @@ def copy_message(item: Any) -> tuple[Parcel, list[Value]]:
 
 _tuple: Any = tuple
 CODE = (type, ModuleType, FunctionType, CodeType, FrameType)
-"""What leads to all that there is, and has no values of its own."""
+"""Kinds of objects that lead everywhere, and hold no values of their own."""
 MOST_LOOKED_AT = 10**5
 
 
 def _held(thing: object) -> object:
-    """A value in an object of any other class, or in what that holds, or one that was not awaited; None where there is
-    none. None of its methods are called."""
-    # By what the garbage collector knows, as attributes and items of a student's class may run code, or lie.
+    """Return a value, or an unawaited call, that an object of any other class holds, however deep; None where there is
+    none. Calls none of its methods."""
+    # The garbage collector knows; attributes and items of a student's class may run code, or lie.
     seen, queue = {id(thing)}, [thing] if gc.is_tracked(thing) else []
     for part in queue:
         if isinstance(part, Value) or is_awaitable(part):

@@ -1,4 +1,4 @@
-"""Model: one rank's desk. What a student's function holds, and every operation that it may call."""
+"""Model: one rank's view of the world, with its stores and every operation that a student's function may call."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _HELD = {
         for name, kind in zip(STORES, KINDS, strict=True)
     },
 }
-# What a Model knows of the world, in words, and what to do instead of setting it.
+# The read-only names of a Model, in words, and what to do instead of setting them.
 _GIVEN = {
     **_HELD,
     "time": ("this rank's clock", "operations move it on"),
@@ -79,10 +79,10 @@ _GIVEN = {
 
 
 class Model(Given):
-    """One rank of a training step of `layers` layers on `batches` batches, and `padding` more that count for nothing.
+    """One rank of a training step of `layers` layers on `batches` batches, and `padding` more that do not count.
 
-    Without a `dist` it is a sandbox for trying operations: its check accepts made-up gradients. Every operation
-    raises a PuzzleError that says what was wrong; one that failed leaves the clock where it was.
+    Without a `dist` it is a sandbox for trying operations: its check accepts made-up gradients. An operation that is
+    wrong raises a PuzzleError with the reason, and leaves the clock where it was.
 
     >>> model = Model(0, None, layers=2, batches=4)
     >>> weight, opt_state = model.load_weights(0)
@@ -112,7 +112,7 @@ class Model(Given):
             raise ValueError(f"padding is how many batches count for nothing, 0 to {MOST}; got {written(padding)}")
         if not whole or not 0 <= rank < dist.ranks:
             raise ValueError(f"Dist({dist.ranks}) has ranks 0 to {dist.ranks - 1}; got rank={written(rank)}")
-        # Groups of such a world have counted calls that nobody will join any more.
+        # Groups of such a world have counted calls that will never be complete.
         if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
         program = Recorder(rank, dist, dist.budget)
@@ -124,12 +124,12 @@ class Model(Given):
         self.weights, self.opt_states = Store[Weight](program, 0), Store[OptState](program, 1)
         self.activations, self.grad_activations = Store[Activation](program, 2), Store[ActivationGrad](program, 3)
         self.grad_weights = Store[WeightGrad](program, 4)
-        # Attributes of its own for what each operation asks for: two look-ups less, a million times.
+        # Own attributes for what each operation needs: they save two look-ups, a million times.
         self._costs = dist.prices
         self._forward, self._backward, self._update = dist.flat
         self.rank = rank
 
-    # -- where am I, what do I hold -----------------------------------------------------------------------------
+    # -- where it is, what it holds -----------------------------------------------------------------------------
 
     @property
     def time(self) -> float:
@@ -138,7 +138,7 @@ class Model(Given):
 
     @property
     def mesh(self) -> Mesh:
-        """The mesh of the world. ValueError where it has none."""
+        """The mesh of the world. ValueError if it has none."""
         if self.dist.mesh is None:
             raise ValueError("this world has no mesh; give Dist(mesh=...) or simulate(..., mesh=...) one")
         return self.dist.mesh
@@ -150,7 +150,7 @@ class Model(Given):
 
     @property
     def process(self) -> int:
-        """The number of the process that owns this rank's device. ValueError where the world has no mesh."""
+        """The number of the process that owns this rank's device. ValueError if the world has no mesh."""
         return self.mesh.process(self.rank)
 
     def group(self, name: str | Sequence[str] | Sequence[int] | None = None) -> tuple[int, ...]:
@@ -167,11 +167,11 @@ class Model(Given):
         return self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights
 
     def memory(self) -> float:
-        """Elements in the five stores now."""
+        """Return the elements in the five stores now."""
         return float(sum(v.elements() for store in self.storage() for v in store.values()))
 
     def status(self) -> None:
-        """Print everything in the stores, a line each: its store and key, and what it is."""
+        """Print a line for each value in the stores: its store and key, and what it is."""
         print("\n".join([repr(store) for store in self.storage() if store]) or "all stores are empty")
 
     @property
@@ -181,7 +181,7 @@ class Model(Given):
         moves, at, total = self.program.moves, 0, 0
         values = self.program.values
         for index, event in enumerate(self.program.events):
-            # Moves up to an event come before it: memory is what the stores hold when it starts.
+            # Moves with an event's number come before it: memory is what the stores hold when it starts.
             while at < len(moves) and moves[at][0] <= index:
                 value = values[moves[at][2]]
                 total += moves[at][3] * (0 if value is None else value.elements())
@@ -197,10 +197,10 @@ class Model(Given):
 
     # -- operations on this rank --------------------------------------------------------------------------------
 
-    # `_compute` is what all of these do. Five that a run calls a million times ask their rule themselves where all that
-    # they are given is a value of this rank: then the rule numbers what it makes as it makes it. Without varargs and a
-    # look into the table an operation takes two thirds of the time. Rules and the record are not repeated, of prices
-    # only that of a whole layer; tests/simulator/test_by_hand.py holds the two ways to the same Trace.
+    # `_compute` does all of these. Five that a run calls a million times ask their rule directly if all arguments are
+    # values of this rank; the rule then numbers its results. Without varargs and the table an operation takes two
+    # thirds of the time. Rules and the record are not repeated, of prices only that of a whole layer;
+    # tests/simulator/test_by_hand.py holds the two ways to the same Trace.
 
     def load_weights(self, layer: int, shard: int = 0, total: int = 1, dim: str = "in") -> tuple[Weight, OptState]:
         """Return the initial weight and optimizer state of a layer, or shard `shard` of `total` of both. Takes no time.
@@ -216,27 +216,27 @@ class Model(Given):
             out = rules.load_weights(self.shape, layer, shard, total, int(dim == "out"), program)
         except PuzzleError as error:
             self._blame(error)
-        # Rows are the classic case and say nothing more, so that files from before there were columns stay the same.
+        # For rows, the classic case, nothing is added, so that files stay as they were before there were columns.
         said = (shard, total) if dim == "in" else (shard, total, 1)
         program.did("load_weights", out[0].layer, (), out[0].number, 2, frame.f_code, frame.f_lasti, 0, said)
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
-        """Return the input data of the batches: the activation of layer 0. Takes the copy to the device (`to_device`,
-        0)."""
+        """Return the input data of the batches: the activation of layer 0. Takes the time of its copy to the device
+        (`to_device`, 0)."""
         if self._costs.refuse(OPERATIONS["get_activation"]):
             self._blame(RuleError(facts.Unread("get_activation")))
         return self._compute("get_activation", None, said=(batches,))
 
     def forward(self, layer: int, inp: Activation, weight: Weight | Activation | None = None) -> Activation:
-        """Layer `layer` on activation `layer` with its weight: activation layer + 1. One time unit a batch.
+        """Return activation layer + 1, from activation `layer` and the layer's weight. One time unit a batch.
 
-        Some kinds of layer take no weight but another activation, such as attention its keys, or nothing.
+        Some kinds of layer take another activation instead of a weight, such as attention its keys, or nothing.
         """
         program = self.program
         try:
             here = inp.home is program and weight.home is program  # pyright: ignore[reportOptionalMemberAccess]
-        # None, or no value at all, such as a call that was not awaited: the rule says so below.
+        # None, or no value at all, such as a call that was not awaited: the rule complains below.
         except AttributeError:
             here = False
         if weight is None or not here:
@@ -261,10 +261,10 @@ class Model(Given):
     def backward(
         self, layer: int, inp: Activation | None, grad: ActivationGrad, weight: Weight | Activation | None = None
     ) -> Any:
-        """Layer `layer` backwards: the gradients of its weight and of its input. One time unit a batch.
+        """Return the gradients of a layer's weight and of its input. One time unit a batch.
 
-        Of a layer that takes no weight but another activation, the gradients of that and of its input; of one that
-        takes nothing, the gradient of its input alone. Dispatch and combine do not need their input: None will do.
+        If the layer takes another activation instead of a weight, the gradients of that and of its input; if it takes
+        nothing, the gradient of its input alone. Dispatch and combine do not need their input: None will do.
         """
         program = self.program
         try:
@@ -290,7 +290,7 @@ class Model(Given):
         return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
-        """Shard `shard` of `total` of a value along a dim, as in model.shard(x, "rows", model.rank, model.RANKS)."""
+        """Return a shard of a value along a dim, as in model.shard(x, "rows", model.rank, model.RANKS)."""
         return value.shard(shard, total, dim)
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
@@ -331,7 +331,7 @@ class Model(Given):
         return self._compute("fake_grad", layer, said=(batches,))
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
-        """Hands in the updated weight (or shards) of a layer as this rank's result."""
+        """Hand in the updated weight (or shards) of a layer as this rank's result."""
         program = self.program
         if getattr(weight, "home", None) is not program:
             self._compute("set_final_weight", layer, weight)
@@ -345,15 +345,15 @@ class Model(Given):
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
-        """An operation that a rank does by itself, which a method of that name calls: its rule, price and record.
+        """Do an operation without communication, for the method of that name: its rule, price and record.
 
-        `said` is what the call says beside its layer and values: batches, or a shard and their number.
+        `said` is what the call says beside its layer and values: batches, or numbers for the event's argument.
         """
         row, program, shape, frame = OPERATIONS[op], self.program, self.shape, _frame(2)
         source = (frame.f_code, frame.f_lasti)
         rule: Any = row.rule
         inputs: tuple[int, ...] = ()
-        # Loops and no comprehensions: this runs a million times, and they are calls.
+        # Loops instead of comprehensions, which are calls: this runs a million times.
         try:
             out = rule(shape, layer, *said, *values) if said else rule(shape, layer, *values)
             for value in values:
@@ -367,75 +367,75 @@ class Model(Given):
         elif type(layer) is not int:
             layer = plain(layer)
         length = 0 if row.cost is None else self._length(op, layer, batches, values)
-        first, arg = len(program.values), said if row.says == "shard" else ()
+        first, arg = len(program.values), () if row.says == "batches" else said
         for value in made:
             program.new(value)
         program.did(op, layer, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)
         return out  # pyright: ignore[reportUnknownVariableType]
 
     def _length(self, op: str, layer: Any, batches: frozenset[int], values: Any) -> int:
-        """Ticks of an operation on values of a layer."""
+        """Return the ticks of an operation on values of a layer."""
         row = OPERATIONS[op]
         return self._costs.compute(row, self.rank, layer, row.work(self.shape, layer, len(batches), values))
 
     # -- communication: calling issues it, awaiting waits for it --------------------------------------------------
 
     def allreduce(self, v: T, layer: int, group: Any = None) -> Work[T]:
-        """All-reduce: everybody gets the sum of what the members bring."""
+        """All-reduce: every member gets the sum of all their values."""
         return self._communicate("allreduce", v, layer, group)
 
     def allreduce_bucket(self, gradients: Sequence[T], *, group: Any = None) -> Work[list[T]]:
-        """All-reduce of several gradients in one go, of whatever layers: everybody gets the list of their sums."""
+        """All-reduce of several gradients in one go, of any layers: every member gets the list of their sums."""
         return self._communicate("allreduce_bucket", gradients, None, group)
 
     def allreduce_mean(self, v: T, layer: int, group: Any = None) -> Work[T]:
-        """All-reduce that averages: everybody gets the mean of the means that the members bring, each over as much."""
+        """All-reduce that averages: every member gets the mean of all their means, each over equally many points."""
         return self._communicate("allreduce_mean", v, layer, group)
 
     def allgather(self, v: T, layer: int, group: Any = None) -> Work[T]:
-        """All-gather: everybody gets the shards of all members put together."""
+        """All-gather: every member gets the shards of all members put together."""
         return self._communicate("allgather", v, layer, group)
 
     def allgather_padded(self, v: T, layer: int, group: Any = None) -> Work[T]:
-        """All-gather for which each shard is sent as large as the largest: as NCCL's takes equal ones only."""
+        """All-gather in which each shard is padded to the largest, as NCCL takes only equal ones."""
         return self._communicate("allgather_padded", v, layer, group)
 
     def scatterreduce(self, v: T, layer: int, group: Any = None, *, dim: str | None = None) -> Work[T]:
-        """Reduce-scatter: member i gets shard i of the sum of what the members bring.
+        """Reduce-scatter: member i gets shard i of the sum of all members' values.
 
-        It is cut along `dim`, such as "rows"; without one as classic values are: a gradient of a weight into its
-        shards, and activations by their batches.
+        The sum is cut along `dim`, such as "rows"; by default a gradient of a weight into its shards, and activations
+        by their batches.
         """
         return self._communicate("scatterreduce", v, layer, group, dim)
 
     def alltoall(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
-        """All-to-all: member i gets the values number i of all members, in the order of the group."""
+        """All-to-all: member i gets value number i of each member, in the order of the group."""
         return self._communicate("alltoall", values, layer, group)
 
     def alltoall_padded(self, values: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
-        """All-to-all for which each value is sent as large as the largest, as slots of an expert that are not taken."""
+        """All-to-all in which each value is padded to the largest, such as the unused slots of an expert."""
         return self._communicate("alltoall_padded", values, layer, group)
 
     def broadcast(self, v: T, layer: int, root: int = 0, group: Any = None) -> Work[T]:
-        """Broadcast: everybody gets what the member with rank `root` brings; the others bring a value to overwrite."""
+        """Broadcast: every member gets the value of rank `root`; the others bring a value to overwrite."""
         return self._communicate("broadcast", v, layer, group, root)
 
     def shift(self, v: T, layer: int, group: Any = None) -> Work[T]:
-        """Shift: everybody gets what the member before it brings, round the group; the first that of the last."""
+        """Shift: every member gets the value of the member before it, the first member that of the last."""
         return self._communicate("shift", v, layer, group)
 
     def halo(self, edges: Sequence[T], layer: int, group: Any = None) -> Work[list[T]]:
-        """Halo exchange: the first of the edges goes to the member before, the last one to the member after, and what
-        these bring for this one is what it gets. The first and the last member have one neighbour, and one edge."""
+        """Halo exchange: the first edge goes to the member before, the last one to the member after, and a member gets
+        their edges in return. The first and the last member have one neighbour, and one edge."""
         return self._communicate("halo", edges, layer, group)
 
     def pass_to(self, rank: int, v: Any) -> Work[None]:
-        """Send any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message
-        that is not received yet."""
+        """Send any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message that
+        has not been received."""
         frame = _frame(1)
         program = self.program
         source = (frame.f_code, frame.f_lasti)
-        # One comparison of each, as it mostly holds; `_peer` has the words.
+        # One quick test, which nearly always holds; `_peer` has the words.
         if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
             rank = self._peer(rank, "pass_to")
         try:
@@ -462,13 +462,13 @@ class Model(Given):
             source = self._peer(source, "receive")
         program = self.program
         place = (frame.f_code, frame.f_lasti)
-        # Without a source: it is filled in by the message that answers it.
+        # Without a source, the message that answers it fills that in.
         call = ["receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source, None]
         program.append(call)
         return Work(self, call, self.dist.receive(self.rank, source, call))
 
     def read(self, batches: Iterable[int]) -> Work[Activation]:
-        """Return the input data of the batches, from the reader of this rank's process, which reads each batch once."""
+        """Return the input data of the batches from the reader of this rank's process, which reads each batch once."""
         frame = _frame(1)
         try:
             value = rules.get_activation(self.shape, batches)
@@ -481,9 +481,9 @@ class Model(Given):
         return Work(self, call, self.dist.read(self.rank, call, value))
 
     def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
-        """A collective of a group, which a method of that name calls. `root` is a rank or a dim, where there is one."""
+        """Issue a collective of a group, for the method of that name. `root` is a rank or a dim, if there is one."""
         frame, program, dist = _frame(2), self.program, self.dist
-        if MARK in frame.f_code.co_filename:  # a helper that is given: the line that calls it
+        if MARK in frame.f_code.co_filename:  # in a given helper: the line that calls it
             frame = student_frame(frame) or frame
         source = (frame.f_code, frame.f_lasti)
         row = COLLECTIVES[op]
@@ -497,13 +497,13 @@ class Model(Given):
                 layer = plain(layer)
             if row.many:
                 if type(v) not in (list, tuple) and isinstance(v, list | tuple):
-                    # Of a class of the student's own, which may say anything of its length.
+                    # A student's own class, whose length may be wrong.
                     v = list(islice(cast("Iterable[Any]", v), len(members.ranks) + 1))
                 rules.bring(row, v, layer, len(members.ranks), members.position[self.rank])
                 v = list(v)
                 inputs = tuple([program.id(value, source) for value in v])
                 first = v[0]
-                # A bucket has no layer of its own: the first names it, and all are in the argument.
+                # A bucket has the layer of its first value; all layers are in the argument.
                 if row.bucket:
                     layer, arg = first.layer, tuple([value.layer for value in v])
             else:
@@ -519,7 +519,7 @@ class Model(Given):
             ranks, batches = members.ranks, first.place.batches
             call = [op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks, None, None]
             program.append(call)
-            # Only now, when nothing can go wrong on this side: a rank that joins counts as a member.
+            # Only now that nothing can go wrong on this side: a rank that joins counts as a member.
             same: tuple[Any, ...] = (op, layer, said, type(v), ranks)  # pyright: ignore[reportUnknownVariableType]
             signal, position = dist.join(members, self.rank, same, v, call)
         except PuzzleError as error:
@@ -543,11 +543,11 @@ class Model(Given):
         tensor = ", ".join(role for role, kind in DIMS.items() if not kind.partial)
         raise RuleError(f"there is no dim {written(root)}", expected=f"a dim of a tensor: {tensor}")
 
-    # -- what became of it --------------------------------------------------------------------------------------
+    # -- the result ---------------------------------------------------------------------------------------------
 
     @property
     def trace(self) -> Trace:
-        """The Trace of the whole run so far: of all ranks of this rank's world."""
+        """The Trace of the whole run so far, of all ranks of the world."""
         return Trace.of(list(self.dist.models.values()))
 
     if TYPE_CHECKING:
@@ -556,7 +556,7 @@ class Model(Given):
         check = staticmethod(attached["check"])
 
     def _peer(self, rank: Any, call: str) -> int:
-        """Another rank as a plain int. A bool is none: who writes True has compared where a rank belongs."""
+        """Return another rank as a plain int. A bool is refused: it comes from a comparison where a rank belongs."""
         found = rank if isinstance(rank, bool) else plain(rank)
         if type(found) is int and 0 <= found < self.RANKS and found != self.rank:
             return found

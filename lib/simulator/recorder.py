@@ -1,6 +1,6 @@
 """The record of one running rank: its operations as it does them, and its communication as it is awaited (Work).
 
-Work is torch's: a collective with async_op=True returns one, and wait() waits for it. Here every communication returns
+Work is torch's: a collective with async_op=True returns one, and its wait() waits. Here every communication returns
 one, and `await` waits. A rank's clock is that of a GPU's default stream, and Python itself takes no time.
 """
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from lib.simulator.model import Model
 
 BUDGET: Final = 250_000
-"""Events that a rank may record, unless its world says otherwise."""
+"""Events that a rank may record by default."""
 MOVES_AN_EVENT: Final = 4
-"""Times that the stores of a rank may change, for each event that it may record."""
+"""Changes of the stores of a rank that are allowed for each event that it may record."""
 PUZZLE_BUDGET: Final = 10_000
 """Events of a rank at the size of a puzzle: 200 times what our longest solution records."""
 ENDLESS: Final = (
@@ -45,10 +45,10 @@ T = TypeVar("T")
 class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
 
-    A run writes much more than anybody reads while it runs. So what the rank does is written down as a row. `moved` has
-    None for each event, which says before which event a move was; for what enters a store the value's id and the number
-    of the store; for what leaves it the id, that number as `~store`, and from where: key, code and instruction, with no
-    code where another value took its place. They become Events and Moves when somebody asks, and stay that.
+    Most of what a run records is never read during the run. So it is kept as rows, which become Events and Moves for
+    good when they are first read. `moved` has None for each event, so that the order of events and moves is known; for
+    a value that enters a store, its id and the number of the store; for one that leaves, its id, that number as
+    `~store`, and from where: key, code and instruction, with no code where another value took its place.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
@@ -58,11 +58,11 @@ class Recorder(Program):
         "_adopted", "_asked", "_told", "budget", "clock", "free", "many_moved", "moved", "shared", "until", "world",
     )  # fmt: skip
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
-    # These two are the slots that a finished Program has, under names of their own: they hold what is not told yet.
+    # The slots of a finished Program, under names of their own: here they hold what is not converted yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
-    """Events, and what is to become Events: Calls, and of what the rank does by itself rows (operation, layer, inputs,
-    first output, how many, start, length, code, instruction, arg). The batches of a row are those of its first output:
-    so all ranks of a DDP have the same rows."""
+    """Events, and what is to become Events: Calls, and for operations without communication rows (operation, layer,
+    inputs, first output, number of outputs, start, length, code, instruction, arg). The batches of a row are those of
+    its first output, so that all ranks of a DDP have the same rows."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
@@ -70,15 +70,15 @@ class Recorder(Program):
         self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
         self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
         self.moved: list[Any] = []
-        # So many entries, two a move or more, that the moves among them have to be counted.
+        # From this many entries on (a move is two or more) the moves among them have to be counted.
         self.many_moved = 2 * MOVES_AN_EVENT * budget
-        # How many rows have become Events, and how many numbers Moves, behind how many events: reading in the middle of
-        # a run makes none twice.
+        # How far rows and moves are already converted (of moves, after how many events too), so that reading mid-run
+        # converts each once.
         self._asked, self._told = 0, (0, 0)
         self.world, self.shared, self.budget, self.clock = world, world.shared, budget, 0
-        # So many rows are written without a question: none before the first, where ranks share them or have to stop.
+        # Below this number of rows no limit is checked: -1 before the first, 0 where ranks share rows or stop.
         self.free = -1
-        # Later than any time that a run may come to: nothing has failed so far.
+        # Later than any time of a run: nothing has failed so far.
         self.until = 2 * MAX_TICKS
         self._adopted: dict[int, tuple[Value, int]] | None = None
 
@@ -87,7 +87,7 @@ class Recorder(Program):
         """What the rank has done so far."""
         rows, before, values = self.rows, self._asked, cast("list[Any]", self.values)
         self._asked = len(rows)
-        # One object for all events of a line: who saves a run finds what it has met by identity.
+        # One object for all events of a line: saving a run finds known ones by identity.
         sources: dict[tuple[int, int], tuple[CodeType, int]] = {}
         for number in range(before, len(rows)):
             if type(rows[number]) is tuple:
@@ -99,7 +99,7 @@ class Recorder(Program):
                 rows[number] = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
             elif type(rows[number]) is list and rows[number][BLOCKING] is not None:
                 rows[number] = Event(*rows[number])
-            elif type(rows[number]) is list:  # under way: it stays a Call, and there is an Event of it as it stands now
+            elif type(rows[number]) is list:  # under way: it stays a Call, and is returned as an Event of now
                 self._asked = min(self._asked, number)
         return rows if self._asked == len(rows) else [r if type(r) is Event else Event(*r[:BLOCKING]) for r in rows]
 
@@ -123,7 +123,7 @@ class Recorder(Program):
     moves = moves.setter(_moves.__set__)  # type: ignore[attr-defined]
 
     def taken(self, out: int) -> dict[Any, tuple[int, CodeType, int]]:
-        """Return each key deleted from the store with this way out: the id of its last value, and what took it out."""
+        """Return each key deleted from the store with this way out: the id of its last value, and the deleting code."""
         entries, found = iter(self.moved), dict[Any, tuple[int, CodeType, int]]()
         for number in entries:
             if number is not None and (way := next(entries)) < 0:
@@ -133,7 +133,7 @@ class Recorder(Program):
         return found
 
     def id(self, value: Value, source: Source = None) -> int:
-        """Return the id of a value on this rank. One that was not made here is adopted, which check will not accept."""
+        """Return the id of a value on this rank. A value not made here is adopted, which check will not accept."""
         home = value.home
         if home is self:
             return value.number
@@ -141,7 +141,7 @@ class Recorder(Program):
             self._adopted = {}
         elif (known := self._adopted.get(id(value))) is not None:
             return known[1]
-        # It would be no copy: memory that two ranks share is the mistake that real processes cannot make.
+        # Two ranks would share memory, a mistake that real processes cannot make.
         if home is not None and home.world is self.world:
             raise RuleError(
                 f"this {value.kind} lives on rank {home.rank}",
@@ -149,11 +149,11 @@ class Recorder(Program):
                 got=f"{value} of rank {home.rank}, by way of a shared Python variable",
                 fix="ranks share no memory: send it with pass_to and receive, or use a collective",
             )
-        if type(value) not in KINDS.values():  # one of a class of their own would say of itself what it likes
+        if type(value) not in KINDS.values():  # a student's own class could say anything
             raise RuleError(facts.NoKind(value))
         number = len(self.values)
         self.values.append(value)
-        # The value is kept with its number, so that no other object gets its id.
+        # The value is kept with its number, so that its id stays its own.
         self._adopted[id(value)] = (value, number)
         self.did("foreign", value.layer, (), number, 1, *_split(source or student_place()))
         return number
@@ -178,7 +178,7 @@ class Recorder(Program):
         length: int = 0,
         arg: tuple[int, ...] = (),
     ) -> None:
-        """Write down an operation on the rank's own clock, with its line and what it made, and move the clock on."""
+        """Record an operation on the rank's own clock, with its line and outputs, and move the clock on."""
         now, rows = self.clock, self.rows
         row = op, layer, inputs, first, count, now, length, code, instruction, arg
         if len(rows) >= self.free:
@@ -189,16 +189,16 @@ class Recorder(Program):
         self.clock = now + length
 
     def common(self, key: Any, thing: T) -> T:
-        """Return the one object for what the ranks of a large world have in common; elsewhere the thing itself. `key`
-        is part of it, without code objects: their hash is slow."""
+        """Return the one object that ranks of a large world share for equal things; in a small one the thing itself.
+        `key` is a part of it without code objects, whose hash is slow."""
         if self.shared is None:
             return thing
         known: Any = self.shared.get(key)
         return known if known == thing else keep(self.shared, key, thing)
 
     def placed(self, since: int, source: Source) -> int:
-        """Set the source line of all rows from number `since` on, and return how many rows there are. They do not
-        become events: a pipeline calls this after each action of its order."""
+        """Set the source line of all rows from number `since` on, and return the number of rows. They are not converted
+        to events: a pipeline calls this after each action of its order."""
         rows = self.rows
         for number, row in enumerate(rows[since:], since):
             if type(row) is tuple:
@@ -210,8 +210,8 @@ class Recorder(Program):
         return len(rows)
 
     def state(self) -> tuple[int, ...]:
-        """Return something that changes whenever the rank records anything. A communication that is awaited at once
-        adds no row: it is only marked as blocking."""
+        """Return something that changes whenever the rank records anything. Awaiting a communication at once adds no
+        row, but marks it as blocking."""
         last: Any = self.rows[-1] if self.rows else ()
         awaited = last.blocking if type(last) is Event else type(last) is not tuple and bool(last[BLOCKING])
         return len(self.rows), len(self.values), len(self.moved), awaited
@@ -225,14 +225,14 @@ class Recorder(Program):
 
     def allow(self, op: str) -> None:
         """Stop a rank that may begin nothing more: it has recorded too much, or the run is over at this moment."""
-        # The first row of all: the world learns who steps this rank, and asks again where there is nobody so far.
+        # Before the first row the world notes what steps this rank, and tries again later if that is not known.
         if self.free < 0 and self.world.begin(self.rank):
             self.free = self.budget if self.shared is None else 0
-        # An endless loop is found by what it records, and by no clock on the wall: the same on each machine.
+        # An endless loop is found by what it records, not by a real clock: the same on each machine.
         if len(self.rows) >= self.budget:
             last = f"the last was {self.events[-1].op}"
             raise self._endless(f"more than {self.budget} events on one rank", last)
-        if self.clock > self.until and op != "wait":  # to wait is what it had begun before
+        if self.clock > self.until and op != "wait":  # a wait belongs to what it began before
             raise Halted
 
     def count_moves(self) -> None:
@@ -261,13 +261,13 @@ class Recorder(Program):
         return output
 
     def blame(self, error: E) -> E:
-        """Says on which rank and line it happened, and adds the Trace up to there."""
+        """Add rank, source line, advice and the Trace so far to an error, and return it."""
         if self.world.until is not None and (self.clock, self.rank) > self.world.until:
-            return error  # another one came before it, and counts
+            return error  # an earlier failure counts
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
         from lib.errors import fixes
 
-        # A mismatch is between two ranks, and names both; that this one came last is no fault of its own.
+        # A mismatch names two ranks; that this one came last is not its fault.
         if not isinstance(error, MismatchError):
             error.at(self.rank)
             if self.world.mesh is not None:
@@ -281,12 +281,12 @@ class Recorder(Program):
 
 
 def _split(source: Source) -> tuple[CodeType | Place | None, int]:
-    """A line as a row has it: the code, and the instruction in it."""
+    """Return a source as a row has it: the code, and the instruction in it."""
     return source if type(source) is tuple else (cast("Place | None", source), 0)
 
 
 def _brought(program: Recorder, call: Call, result: Any) -> Any:
-    """What a communication brings, as values of this rank."""
+    """Return the result of a communication, made of values of this rank."""
     if isinstance(result, Value):
         result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
         outputs = (result.number,)
@@ -301,10 +301,9 @@ def _brought(program: Recorder, call: Call, result: Any) -> Any:
 
 
 class Work(Generic[T]):
-    """A communication under way. Calling issued it; `await` waits for it and brings its result.
+    """A communication under way. The call issued it; `await` waits for it and returns its result.
 
-    Awaiting again brings the same result again. Everything else that one might do with the result fails with a
-    reminder of the missing `await`.
+    Awaiting it again returns the same result. Any other use fails with a reminder of the missing `await`.
 
     >>> async def overlap(model):
     ...     total = model.allreduce(model.fake_grad(0, [model.rank]), 0)  # under way from here on
@@ -323,13 +322,13 @@ class Work(Generic[T]):
             said = f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
             raise ValueError(said) from None
         self._call = call
-        # Until it was awaited, all in one: with `__getattr__` Python looks a name up ten times as slowly. `place` is
-        # that in the group, for a collective: its signal brings one result for each member.
+        # One tuple holds all state until it is awaited: with `__getattr__` Python looks a name up ten times as slowly.
+        # `place` is the place in the group, for a collective: its signal brings one result for each member.
         self._pending: Any = (model, signal, place, len(program.rows), len(program.moved), call)
         self._result: Any  # once it was awaited
 
     def __await__(self) -> Generator[Any, None, T]:
-        """Waits until it has happened: the one place that yields to the driver of the coroutines."""
+        """Wait until it has happened: the one place that yields to the driver of the coroutines."""
         if (pending := self._pending) is None:
             return self._result
         model, signal, place, index, moved, call = pending
@@ -337,14 +336,14 @@ class Work(Generic[T]):
             yield from model.dist.driver.wait(signal, model.rank, call, index)
         elif not signal.fired:
             yield signal
-        if call[BLOCKING] is not None:  # somebody else awaited it while this one waited
+        if call[BLOCKING] is not None:  # another task awaited it in the meantime
             return self._result
         program, value = model.program, signal.value
         result = value if place is None else value[place]
         result = None if result is None else _brought(program, call, result)
         self._pending, self._result = None, result
         end = call[START] + call[LENGTH]  # it has happened, so it has a start
-        # Nothing was done between call and await: one blocking event. Else the wait is an event of its own.
+        # If nothing was done between call and await, it is one blocking event; else the wait is an event of its own.
         blocking = call[BLOCKING] = len(program.moved) == moved
         if not blocking:
             # It may have been over long ago: then awaiting it takes no time.
@@ -355,7 +354,7 @@ class Work(Generic[T]):
         return result  # pyright: ignore[reportReturnType]  # of no send
 
     def issued(self) -> tuple[str, Place | None, bool]:
-        """Return the operation whose call made it, where that stands, and whether the rank has worked since."""
+        """Return the operation whose call made it, the place of the call, and whether the rank has worked since."""
         later: list[Event] = [] if (pending := self._pending) is None else pending[0].program.events[pending[3] :]
         return self._call[OP], place_at(self._call[SOURCE]), any(event.length for event in later)
 
@@ -372,7 +371,7 @@ class Work(Generic[T]):
     def _forgotten(self, *_: object) -> Any:
         return self.__getattr__("a value")
 
-    # What one does with a result, at once refused: unpacking it, adding it, asking for its parts.
+    # Uses of a result, refused at once: unpacking it, adding it, asking for its parts.
     __iter__ = __len__ = __getitem__ = __add__ = __radd__ = _forgotten
 
     def __bool__(self) -> bool:

@@ -1,7 +1,7 @@
-"""Coroutines as tasks of a running asyncio loop that is somebody else's, such as a notebook's.
+"""Coroutines as tasks of an asyncio loop that is not ours, such as a notebook's.
 
-There the engine learns that nobody moves from a tick that sees a full pass of the loop go by without a move. A loop of
-ours (see `event_loop`) knows by itself when nobody can.
+There the engine learns that nothing moves from a tick that sees a full pass of the loop without a move. Our own loop
+(see `event_loop`) knows it directly.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from lib.simulator.messages import Call
 
 COLLECT_AFTER: Final = 1_000_000
-"""New objects after which the garbage collector looks for garbage while tasks run: they make many objects, and no
-garbage. With Python's own 700 a large world takes twice as long, and with 100,000 a twentieth longer."""
-# The tasks of all worlds that step a rank, until they end, or are forgotten with their loop.
+"""New objects after which the garbage collector runs while there are tasks: they make many objects, and no garbage.
+With Python's own 700 a large world takes twice as long, and with 100,000 a twentieth longer."""
+# The tasks of all worlds that step a rank, until they end, or their loop is gone.
 _running: WeakSet[asyncio.Task[Any]] = WeakSet()
-# How often the collector looks where none runs.
+# The collector's own thresholds, for when no task runs.
 _usual: list[int] = []
 
 
 class _Wait:
-    """What a task waits for until a signal fires: of a future of asyncio's what a task asks for.
+    """What a task awaits until a signal fires: the part of an asyncio future that a task needs.
 
-    All that wait for one signal go on in one callback of the loop, in their order. With a future and a callback for
-    each, to wait cost half as much again.
+    All waiters of one signal go on in one callback of the loop, in order. A future and a callback for each would make
+    waiting half as slow again.
     """
 
     __slots__ = ("_asyncio_future_blocking", "_callbacks", "_loop", "_signal", "error")
@@ -43,7 +43,7 @@ class _Wait:
     def __init__(self, signal: Signal, loop: asyncio.AbstractEventLoop) -> None:
         self._asyncio_future_blocking, self._loop, self._signal = True, loop, signal
         self._callbacks: list[tuple[Context, Callable[[_Wait], object]]] = []
-        self.error: BaseException | None = None  # why it will not fire, or is not waited for any more
+        self.error: BaseException | None = None  # why it will never fire, or its waiter has given up
 
     def add_done_callback(self, callback: Callable[[_Wait], object], *, context: Context | None = None) -> None:
         self._callbacks.append((context or copy_context(), callback))
@@ -56,7 +56,7 @@ class _Wait:
         return True
 
     def go_on(self) -> None:
-        """Let the task go on; a second time does nothing."""
+        """Let the task go on; a second call does nothing."""
         callbacks, self._callbacks = self._callbacks, []
         for context, callback in callbacks:
             context.run(callback, self)
@@ -67,21 +67,21 @@ class _Wait:
 
 
 class RunningLoop:
-    """A running asyncio loop, in which the coroutines of a world are tasks among others."""
+    """A running asyncio loop in which the coroutines of a world are tasks among others."""
 
     def __init__(self, dist: Dist) -> None:
         self.dist = dist
         self.engine = engine = dist.engine
         engine.wake = self.wake
         self.tasks: dict[int, asyncio.Task[Any]] = {}
-        # Callbacks of the loop that let tasks go on, and are not through.
+        # How many callbacks of the loop that let tasks go on are not done.
         self.waking = 0
         self._patience = Patience(engine.progress)
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
 
     def wait(self, signal: Signal, name: int, call: Call, index: int) -> Generator[Any, None, None]:
-        """Wait for a signal that has not fired yet as coroutine `name`."""
+        """Wait, as coroutine `name`, for a signal to fire."""
         if signal.fired:
             return
         engine = self.engine
@@ -101,7 +101,7 @@ class RunningLoop:
             engine.moves += 1
 
     def wake(self, waits: Sequence[_Wait]) -> None:
-        """Let all go on that waited for one signal, at least one."""
+        """Let all waiters of one signal go on; there is at least one."""
         self.loop.call_soon(self._go_on, iter(waits))
         self.waking += 1
 
@@ -116,7 +116,7 @@ class RunningLoop:
         self.watch()
 
     def adopt_current(self, name: int) -> bool:
-        """Remembers the running task as the one that steps a coroutine. Outside a loop there is none: a sandbox."""
+        """Note that the running task steps a coroutine; return False outside a loop, as in a sandbox."""
         try:
             task = asyncio.current_task()
         except RuntimeError:
@@ -126,7 +126,7 @@ class RunningLoop:
         return task is not None
 
     def adopt(self, name: int, task: asyncio.Task[Any]) -> None:
-        """Remembers the task that steps a coroutine, to know when it ends."""
+        """Note which task steps a coroutine, to know when it ends."""
         if self.tasks.get(name) is not task:
             if not _running:
                 look_for_garbage()
@@ -148,11 +148,11 @@ class RunningLoop:
         self.watch()
 
     def watch(self, _: object = None) -> None:
-        """Start ticking until a full pass of the loop has moved nobody; while tasks are woken, when they have run."""
+        """Start ticking until nothing moves in a full pass of the loop; if tasks are being woken, after they ran."""
         if not (self._ticking or self.waking) and (self.engine.waiting or self.tasks):
             self._ticking = True
             try:
-                # Behind all that is ready now: when the tick comes up, each of them has had a turn.
+                # After all that is ready now: when the tick comes up, each of them has had a turn.
                 asyncio.get_running_loop().call_soon(self._tick, self.engine.moves)
             except RuntimeError:  # the loop is over
                 self._ticking = False
@@ -166,11 +166,11 @@ class RunningLoop:
                 self._spin()
                 return
         self._spinners = []
-        # Somebody moved, or will in the next pass: nothing is known yet, and the next tick looks again.
+        # Something moved, or will in the next pass: the next tick looks again.
         if self.waking or engine.moves != seen or engine.choose():
             self.watch()
         elif engine.waiting and (make := engine.on_stuck()) is not None:
-            # Each once, in the order of the waits: several ranks wait for one collective.
+            # Each signal once, in the order of the waits: several ranks wait for one collective.
             for signal in {signal: None for _, signal in engine.waiting}:
                 for wait in signal.waiters:
                     wait.error = wait.error or make()
@@ -181,12 +181,12 @@ class RunningLoop:
     # -- tasks that take turns without end -----------------------------------------------------------------------
 
     def _look_around(self) -> None:
-        """Nobody moved, but somebody may: look for tasks that run without getting on, and wake with those that wait."""
+        """Nothing moved, but something may: look for tasks that spin, and watch again when a waiting one wakes."""
         parked = {self.tasks.get(name) for name, _ in self.engine.waiting}
         running = [item for item in self.tasks.items() if not item[1].done() and item[1] not in parked]
         self._spinners = [item for item in running if is_ready(item[1])]
         waiters = [waiter for _, task in running if (waiter := getattr(task, "_fut_waiter", None)) is not None]
-        for waiter in waiters:  # who sleeps may move when he wakes, and may take his time
+        for waiter in waiters:  # a task that sleeps may move when it wakes
             waiter.add_done_callback(self.watch)
         if self._spinners and not waiters:
             self._spin()
@@ -194,12 +194,12 @@ class RunningLoop:
     def _spin(self) -> None:
         count = len(self._spinners)
         if self._patience.exhausted(self.engine.moves, count, count) and not self.engine.choose():
-            # The lowest rank is told, as everywhere.
+            # The lowest rank gets the error, as everywhere.
             for name, task in sorted(self._spinners, key=lambda item: item[0]):
                 if (error := diagnosis.on_spinning(self.dist, name, task, TURNS)) is not None:
                     _end(task, error)
                     return
-            return  # they are not ours, and nobody waits for us to look again
+            return  # they are not ours, and no rank waits
         self.watch()
 
 
@@ -209,10 +209,10 @@ def is_ready(task: asyncio.Task[Any]) -> bool:
 
 
 def _end(task: asyncio.Task[Any], error: BaseException) -> None:
-    """Ends a task that never waits with an error, as if its coroutine had raised it.
+    """End a task that never waits with an error, as if its coroutine had raised it.
 
-    A task takes no error from outside but its cancellation, whose reason nobody would see. So its next turn is taken
-    from the queue of the loop, where the loop has one that can be seen, and the error set as for a plain future.
+    From outside, a task can only be cancelled, which would hide the reason. So its next turn is removed from the loop's
+    queue, if that is accessible, and the error set as for a plain future.
     """
     for handle in getattr(task.get_loop(), "_ready", ()):
         if getattr(getattr(handle, "_callback", None), "__self__", None) is task:
@@ -229,13 +229,13 @@ def _end(task: asyncio.Task[Any], error: BaseException) -> None:
 
 @contextmanager
 def alone() -> Generator[None]:
-    """Hides the loop that is running, such as a notebook's: what runs inside sees no loop but ours."""
+    """Hide the running loop, such as a notebook's: what runs inside sees only ours."""
     outer = asyncio._get_running_loop()
-    # From Python 3.14 on the task that runs is known by thread, not by loop: it has to step aside too.
+    # From Python 3.14 on the running task is known by thread, not by loop: it has to be hidden too.
     swap: Callable[[Any, Any], Any] | None = getattr(asyncio.tasks, "_swap_current_task", None) if outer else None
     task = None if swap is None else swap(outer, None)
     asyncio._set_running_loop(None)
-    # Where none is running, gather takes the loop that is set for the thread, or makes one: there is to be none.
+    # Without a running loop, gather takes the one that is set for the thread, or makes one: hide that too.
     events: Any = asyncio.events
     policy = getattr(events, "_get_event_loop_policy", events.get_event_loop_policy)()
     local = getattr(policy, "_local", None)

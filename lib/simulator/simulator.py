@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from lib.puzzles.puzzle import Puzzle
 
 MOST_KEPT = 200_000
-"""Characters that ranks print and that are kept. More may come without end, and is shown at once."""
+"""Characters of output that are kept. What comes after them may never end, so it is shown at once."""
 NEEDED: Final = PuzzleError("this function needs an event loop of asyncio")
-"""What became of an attempt without a loop, where that is so: the attempt counts for nothing."""
+"""The result of an attempt without a loop, which then counts for nothing."""
 
 
 class Unsolved(list[Model]):
-    """The result of simulating a puzzle that still holds its stub: no Models, and the name of the puzzle."""
+    """The result of simulating a puzzle that still has its stub: no Models, and the name of the puzzle."""
 
     def __init__(self, puzzle: str) -> None:
         super().__init__()
@@ -54,16 +54,15 @@ def simulate(
 ) -> list[Model]:
     """Run `function(model)` (async or plain) on every rank and return the Models, rank 0 first.
 
-    Sizes come from the record of `puzzle`, from the arguments (which win), or are 2 layers, 1 batch and 1 rank, or
-    as many ranks as the mesh has. Layers that are not all alike are given by their descriptions, as in
-    `layers=[Layer(outputs=2048), Layer(inputs=2048)]`. A function that still raises NotSolved prints what to do and
-    gives an empty list.
-    `padding` is how many batches more there are, from the number `batches` on: they take time and memory like others,
-    and no gradient needs them. `budget` is how many events a rank may record: far more than any solution needs at the
-    size of a puzzle, and 250,000 at others. `order` permutes the ranks that can run: it must not change anything, and
-    tests show that it does not.
+    Sizes are the arguments, or else those of the `puzzle`, or else 2 layers, 1 batch, and 1 rank or as many as the mesh
+    has. Layers that differ are given by their descriptions: `layers=[Layer(outputs=2048), Layer(inputs=2048)]`. If the
+    function still raises NotSolved, this prints what to do and returns an empty list.
+    `padding` is a number of further batches, counted from `batches` on: they take time and memory like others, and no
+    gradient needs them. `budget` is how many events a rank may record: far more than any solution needs at the size of
+    a puzzle, and 250,000 at others. `order` permutes the ranks that can run, for tests that show that it changes
+    nothing.
 
-    Raises PuzzleError for a mistake of the function's, with the Trace up to there in `error.trace`.
+    Raises PuzzleError for a mistake in the function, with the Trace up to there in `error.trace`.
 
     >>> async def step(model):  # one layer, one batch, one rank
     ...     weight, opt_state = model.load_weights(0)
@@ -102,7 +101,7 @@ def _need_function(function: Callable[[Model], Any]) -> None:
 
     try:
         with suppress(ValueError):  # a builtin that does not tell its parameters
-            # One Model is all that it is given: whatever else it takes has to have a default.
+            # It is called with one Model: all other parameters need defaults.
             inspect.signature(function).bind(None)
     except TypeError:
         from lib import diagnosis  # here and not above: a run that goes well needs none of it
@@ -116,7 +115,7 @@ def _need_function(function: Callable[[Model], Any]) -> None:
 
 
 World = Callable[[], tuple[Dist, list[Model]]]
-"""What makes a world and its Models: a run that turns out to need asyncio begins anew in another one."""
+"""Makes a world and its Models: a run that turns out to need asyncio starts over in another one."""
 
 
 def _setting(
@@ -129,7 +128,7 @@ def _setting(
     costs: Costs | None,
     budget: int | None,
 ) -> World:
-    """What makes the world of a run, of these sizes: what is not said is as the puzzle's record says, or the usual."""
+    """Return a maker of the world of a run. Sizes that are None are those of the puzzle's record, or the usual ones."""
     for name, size in (("layers", layers), ("batches", batches), ("ranks", ranks)):
         if isinstance(size, bool):  # the rest is for Dist and Model to refuse
             raise ValueError(f"a run has at least one of its {name}; got {name}={size}")
@@ -157,10 +156,10 @@ def _setting(
             raise ValueError(f"{puzzle} has {record.layers} layers, each of its own kind: leave out layers=")
         described = USUAL if record is None else record.described(layers)
     if costs is None:
-        # A copy: what somebody does to the costs of a run must not change the record.
+        # A copy: changing the costs of a run must not change the record.
         costs = UNIT if record is None else replace(record.costs)
     if budget is None:
-        # At the size of a puzzle little is recorded, so an endless loop is told of soon.
+        # At the size of a puzzle little is recorded, so an endless loop is reported soon.
         budget = PUZZLE_BUDGET if record is not None and (ranks, layers, batches) == record.size else BUDGET
 
     def world() -> tuple[Dist, list[Model]]:
@@ -175,10 +174,10 @@ def _setting(
 
 
 def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[list[Model], PuzzleError | None]:
-    """Runs a function on all ranks of a world, and says what a student did wrong, if anything.
+    """Run a function on all ranks of a world; return the Models, and the student's mistake, if any.
 
-    Our own driver steps the coroutines: it knows nothing but Signals, and is several times as fast as asyncio. What it
-    cannot do, tasks, locks and timers, a loop of asyncio does, in a world made anew; the function is the same for both.
+    Our own driver steps the coroutines: it knows only Signals, and is several times as fast as asyncio. Tasks, locks
+    and timers need an asyncio loop, in a new world; the function is the same for both.
     """
     import inspect
 
@@ -186,7 +185,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[li
         result = function(model)
         return await result if inspect.isawaitable(result) else result
 
-    # An async function is called as it is: a coroutine around each would be a frame more at each step.
+    # An async function is called directly: a wrapper would add a frame to each step.
     on_a_rank = function if inspect.iscoroutinefunction(function) else run
     with without_collector(), _alone(), _exit_is_an_error(getattr(function, "__globals__", {})):
         dist, models = world()
@@ -202,7 +201,7 @@ def _run(function: Callable[[Model], Any], world: World, order: Any) -> tuple[li
 def _attempt(
     function: Callable[[Model], Any], dist: Dist, models: Sequence[Model], drive: Callable[..., None], order: Any
 ) -> PuzzleError | None:
-    """Runs a function on all ranks to their end. Returns what a student did wrong, if anything, with its cause."""
+    """Run a function on all ranks to their end; return the student's mistake, if any, with its cause."""
     failure: PuzzleError | None = None
     with Printed(sys.stdout, dist) as printed, _dropped(dist) as dropped:
         coroutines = [function(model) for model in models]
@@ -215,14 +214,14 @@ def _attempt(
             failure = what_failed(dist, coroutines, error) or NEEDED
         finally:
             for coroutine in coroutines:
-                # A `finally` that communicates cannot be finished now: what went wrong first is what counts.
+                # A `finally` that communicates cannot finish now: only the first mistake counts.
                 with suppress(Exception, Halted, SystemExit, GeneratorExit):
                     coroutine.close()
         if failure is NEEDED:
-            # The attempt counts for nothing, so neither does what it printed: the second one prints it again.
+            # The second attempt prints everything again.
             printed.kept.clear()
             dropped.clear()
-    if dropped and not isinstance(failure, NotSolved):  # it explains whatever came of it
+    if dropped and not isinstance(failure, NotSolved):  # it explains any other failure
         failure = dropped[0]
     if failure is not None and failure is not NEEDED and not isinstance(failure, NotSolved):
         from lib.simulator.failures import blamed
@@ -232,7 +231,7 @@ def _attempt(
 
 
 def _alone() -> Any:
-    """Hides a loop that is running, such as a notebook's: tasks that a rank makes are not for that loop to run."""
+    """Hide a running loop, such as a notebook's, which must not run the tasks that a rank makes."""
     if "asyncio" not in sys.modules:
         return nullcontext()
     from lib.simulator.running_loop import alone
@@ -242,7 +241,7 @@ def _alone() -> Any:
 
 @contextmanager
 def _exit_is_an_error(names: dict[str, Any]) -> Generator[None]:
-    """A notebook has an exit() of its own, which says nothing and ends its kernel: here it is Python's, an error."""
+    """Replace a notebook's exit(), which silently ends its kernel, by Python's, which raises."""
     own = {
         name: names[name] for name in ("exit", "quit") if type(names.get(name)).__module__ == "IPython.core.autocall"
     }
@@ -255,10 +254,10 @@ def _exit_is_an_error(names: dict[str, Any]) -> Generator[None]:
 
 @contextmanager
 def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
-    """Finds calls of async functions that nobody awaited: Python only warns of them, and they have never run."""
+    """Find calls of async functions that were never awaited, so never ran: Python only warns of them."""
     found: list[ForgottenAwait] = []
     with warnings.catch_warnings():
-        # Python says it once a line by default, and a notebook's cell is run again and again.
+        # By default Python warns once for each line, but a notebook's cell is run again and again.
         warnings.filterwarnings("always", r"coroutine '.*' was never awaited", RuntimeWarning)
         show = warnings.showwarning
 
@@ -279,11 +278,11 @@ def _dropped(dist: Dist) -> Generator[list[ForgottenAwait]]:
 
 
 class Printed:
-    """Stands for a stream while ranks run, and has what they print in the order of simulated time: at the same time the
-    lower rank comes first. Anything but writing is done by the stream itself.
+    """Replaces a stream while ranks run, and puts what they print in the order of simulated time; at equal times the
+    lower rank comes first. All but writing is left to the stream.
 
-    Ranks run ahead until they wait, in an order that means nothing. So what they print is kept until the run is over,
-    or until somebody wants it at once: it is a lot, or the process ends.
+    Ranks run ahead until they wait, in an arbitrary order. So output is kept until the run is over, there is a lot of
+    it, or the process ends.
     """
 
     def __init__(self, stream: TextIO, dist: Dist) -> None:
@@ -297,7 +296,7 @@ class Printed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Shows what was kept, however the run ends."""
+        """Show what was kept, however the run ends."""
         if sys.stdout is self:
             sys.stdout = self._stream
         self.release()
@@ -305,7 +304,7 @@ class Printed:
     def write(self, text: str, /) -> int:
         """Keep what a rank prints, with the time by its clock."""
         rank = self._dist.engine.running()
-        # Nobody's, or too much to be kept: at once, behind what was kept so far.
+        # From no rank, or too much to be kept: at once, after what was kept so far.
         if rank is None or self._room < 0:
             self.release()
             return self._stream.write(text)
@@ -316,15 +315,15 @@ class Printed:
         return len(text)
 
     def writelines(self, lines: Any, /) -> None:
-        """Keep each of some texts."""
+        """Keep several texts."""
         for line in lines:
             self.write(line)
 
     def flush(self) -> None:
-        """Show nothing yet: other ranks may print what comes before."""
+        """Show nothing yet: other ranks may print something earlier."""
 
     def release(self) -> None:
-        """Show what was kept; where a rank failed, up to that moment, as its picture does."""
+        """Show what was kept; after a failure, up to its moment, as its picture does."""
         kept, self.kept = self.kept, []
         if (until := self._dist.until) is not None:
             kept = [one for one in kept if one[0][0] <= until[0]]

@@ -1,7 +1,7 @@
-"""The five stores of a rank: dictionaries under the student's own keys that know what enters and leaves.
+"""The five stores of a rank: dictionaries with the student's own keys, which record what enters and leaves.
 
-They stand for a GPU's memory. A real allocator rounds sizes up and fragments; here a value takes its elements, and
-memory is what the stores hold, with what is in use outside them (see `lib.trace.lifetimes`).
+They model a GPU's memory. A real allocator rounds sizes up and fragments; here a value takes its elements, and memory
+is what the stores hold, plus what is in use outside them (see `lib.trace.lifetimes`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lib.values.values import KINDS, Value
 
 T = TypeVar("T", bound=Value)
 _MISSING: Any = object()
-# A method of dict is called in half the time of the slot behind `d[key] = value`; but it replaces nothing.
+# Calling setdefault takes half the time of the slot behind `d[key] = value`, but it replaces nothing.
 _dict: Any = dict
 _put, _take, _replace, _clear = _dict.setdefault, _dict.pop, _dict.__setitem__, _dict.clear
 _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
@@ -30,7 +30,7 @@ _KINDS = tuple(KINDS.values())
 
 
 class Store(dict[Any, T]):
-    """A dictionary of values. Whatever puts a value in or takes one out is told to the rank's program."""
+    """A dictionary of values. All that enters or leaves is recorded in the rank's program."""
 
     __slots__ = ("_index", "_out", "_program")
 
@@ -60,7 +60,7 @@ class Store(dict[Any, T]):
         put(self, key, value)
 
     def _adopt(self, key: Any, value: T) -> int:
-        """The id of a value that was not made on this rank."""
+        """Return the id of a value that was not made on this rank."""
         if not isinstance(value, Value):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise self._refuse(key, value)
         try:
@@ -89,7 +89,7 @@ class Store(dict[Any, T]):
             if default is _MISSING:
                 raise self._absent(key)
             return default
-        # As `del` does, written out: a run takes out most of its values so.
+        # What `del` does, inlined: most values of a run leave this way.
         program, frame = self._program, _frame(1)
         number = value.number if value.home is program else program.id(value)
         moved, instruction = program.moved, frame.f_lasti
@@ -101,7 +101,7 @@ class Store(dict[Any, T]):
         return value
 
     def popitem(self) -> tuple[Any, T]:
-        # The last one, as a dict's own does, but through `del`, which is told.
+        # The last one, as a dict's own does, but through `del`, which records it.
         key = next(reversed(self), None)
         value = self[key]
         del self[key]
@@ -126,16 +126,16 @@ class Store(dict[Any, T]):
         return self
 
     def __reduce__(self) -> Any:
-        # A copy is a plain dict: it belongs to no rank, and holding it takes no memory there.
+        # A copy is a plain dict: it belongs to no rank, and takes no memory there.
         return dict, (dict(self),)
 
     def __repr__(self) -> str:
-        """A line for each value, as `model.status()` prints them."""
+        """Return a line for each value, as `model.status()` prints them."""
         lines = [f"{self.name}[{shown(key)}]: {value}" for key, value in self.items()]
         return "\n".join(lines) if lines else f"{self.name} is empty"
 
     def deleted(self) -> Iterator[tuple[Any, int, Place | None]]:
-        """Yield each key that was deleted, with the id of the value that it had, and the line."""
+        """Yield each deleted key, the id of its value, and the line that deleted it."""
         for key, (number, code, instruction) in self._program.taken(self._out).items():
             yield key, number, resolve(code, instruction)
 
@@ -169,10 +169,10 @@ class Store(dict[Any, T]):
 
 
 def _similar(key: Any, held: Mapping[Any, Any]) -> Any:
-    """A key that is there and is nearly the one that is not: the same parts in another order."""
+    """Return a key in use with the same parts in another order."""
 
     def parts(one: Any) -> list[str] | None:
         return sorted(map(repr, cast("tuple[Any, ...]", one))) if isinstance(one, tuple) else None
 
-    # Where its first part alone is a key, one was left out, and none is in the wrong place.
+    # If its first part alone is a key, a part was left out, and none is in the wrong place.
     return next((other for other in held if parts(other) == parts(key) is not None and key[0] not in held), None)

@@ -1,10 +1,10 @@
-"""What every rank did, to which values, in which order: events and programs, the plain data inside a Trace; and an
-operation in words, as messages, reviews and pictures name it.
+"""What every rank did, to which values, in which order: events and programs, the plain data inside a Trace; and
+operations in words, for messages, reviews and pictures.
 
 A rank's program is in single-assignment form: each event names its input and output values by id, and `moves` say
-when a value entered or left a store. Compilers use that form for the same reason: who made a value, and who uses it,
-is then a look-up and no analysis. Times are in ticks (see `costs`). Nothing here is a student's function: a Trace can
-be saved, checked, re-timed, drawn and replayed far from the code that made it.
+when a value entered or left a store. Compilers use that form for the same reason: the maker and the users of a value
+are found without analysis. Times are in ticks (see `costs`). No student code is needed: a Trace can be saved, checked,
+re-timed, drawn and replayed far from the function that made it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ NO_BATCHES: Final[frozenset[int]] = frozenset()
 class Event:
     """One operation of one rank.
 
-    `start` is None until a communication has begun (a run that failed leaves some so), `issued` is when the call was
-    made. `arg` has (shard, total) of load_weights and shard, (root,) of a broadcast, of a read its place in the queue
-    of its process's reader, and of a wait the index of the event that it waits for. `blocking` says that a
-    communication was awaited at once. `peer` is the other rank of a message, None where it carried no message yet.
+    `issued` is when it was called, `start` None until a communication has begun (a run that failed leaves some so).
+    `arg`: (shard, total) of load_weights, with 1 for columns, and of a shard, with the number of a dim; (dim, low,
+    high) of a cut; (root,) of a broadcast; (dim,) of a reduce-scatter; the layers of a bucket; the place of a read in
+    its reader's queue; the index of the event that a wait is for. `blocking`: a communication was awaited at once.
+    `peer` is the other rank of a message, None while a receive from any rank has none.
     """
 
     op: str
@@ -55,11 +56,11 @@ class Event:
     blocking: bool = False
 
     def copy(self) -> Event:
-        """Return an equal event: several times as fast as `replace`."""
+        """Return an equal event, several times as fast as `replace` does."""
         return self.at(self.issued, self.start, self.length)
 
     def at(self, issued: int, start: int | None, length: int) -> Event:
-        """Return the same at another time."""
+        """Return the same event at another time."""
         return Event(
             self.op, self.layer, self.batches, self.inputs, self.outputs, issued, start, length, self.source, self.arg,
             self.group, self.peer, self.blocking,
@@ -93,34 +94,34 @@ class Program:
 
     @classmethod
     def of(cls, program: Program) -> Program:
-        """Return a copy that nobody goes on writing. One that was touched up is left for its readers to refuse."""
+        """Return a copy that does not grow. One that was tampered with is returned as it is, for readers to refuse."""
         try:
             return cls(program.rank, tuple(program.events), tuple(program.values), tuple(program.moves))
-        except Exception:  # what stands in its place may be anything
+        except Exception:  # its fields may be anything
             return program
 
     @property
     def end(self) -> int:
-        """Return when all of it is over, in ticks."""
+        """Return when its last event is over, in ticks."""
         return max([event.start + event.length for event in self.events if event.start is not None], default=0)
 
     def values_of(self, ids: Sequence[int]) -> list[Value]:
-        """Return the values of some ids, those that are not made left out."""
+        """Return the values of some ids, without those that were never made."""
         return [value for number in ids if (value := self.values[number]) is not None]
 
 
 def place_of(event: Event | None) -> Place | None:
-    """Return the student's source line of an event, where it is known."""
+    """Return the student's source line of an event, if it is known."""
     return None if event is None else place_at(event.source)
 
 
 def place_at(source: Source) -> Place | None:
-    """Return the line that an event's source stands for, where it is known."""
+    """Return the line of an event's source, if it is known."""
     return source if source is None or isinstance(source, Place) else resolve(*source)
 
 
 def line_of(event: Event | None) -> str:
-    """Return " in line 12", or nothing where the line is not known, or is one of a helper that a notebook gives."""
+    """Return " in line 12", or "" if the line is not known, or belongs to a helper that a notebook gives."""
     return "" if (found := place_of(event)) is None or found.file in GIVEN else f" {found.within}"
 
 
@@ -133,7 +134,7 @@ def located(error: PuzzleError, rank: int | None, event: Event) -> PuzzleError:
 
 # -- words ------------------------------------------------------------------------------------------------------------
 
-# The same few sets are said of every event of a run.
+# The events of a run have the same few sets.
 ranges, _named = lru_cache(maxsize=4096)(wording.ranges), lru_cache(maxsize=4096)(numbered)
 
 

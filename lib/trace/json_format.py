@@ -1,7 +1,7 @@
 """A Trace as JSON: what `save` writes and `load` reads.
 
-A file comes from outside: it may be damaged, truncated, huge, or made to do harm. It is read as data only, checked
-column by column, and either gives a whole run or a TraceError that says where it is wrong. Version 2:
+A file comes from outside: it may be damaged, truncated, huge or malicious. It is read as data only, checked column by
+column, and gives either a whole run or a TraceError that says where it is wrong. Version 2:
 
     {"format": "llm-training-puzzles trace", "version": 2, "layers", "batches", "sandbox", "puzzle", "error",
      "costs": {...}, "mesh": {"axes": [[name, size]...], "ranks": [...], "host_size"} or null
@@ -18,13 +18,13 @@ column by column, and either gives a whole run or a TraceError that says where i
                    "before", "store", "stored": of each move the event that it comes just before, the store that a
                    value enters (-1 minus that, where it leaves it), and the value}]}
 
-A rank's column that an earlier rank has too is the number of that rank. Numbers of calls, sets, places and groups are
-those of their tables, and -1 is for none; so is a value's row where it is not known, which no file has. A wait's `arg`
-is how many events before it the one is that it waits for.
+A column that an earlier rank has too is given as the number of that rank. Calls, sets, places and groups are numbers
+in their tables, -1 for none; so is the row of a value that is not known, which no file has. A wait's `arg` is how many
+events earlier the one is that it waits for.
 
-The fields of a value are those that its class takes after its layer. Where it is cut along more than those say, an
-object comes last: {"out": ["0", 2]} for columns 0 of 2, so too "features", and "terms" for a part of a sum. Sets of
-numbers are text: "0-3,7". Version 1 had a row for each event, value and move, and is read like this one (see `rows`).
+The fields of a value are those that its class takes after the layer. If it is cut along further dims, an object comes
+last: {"out": ["0", 2]} for columns 0 of 2, likewise "features", and "terms" for a part of a sum. Sets of numbers are
+text: "0-3,7". Version 1 had a row for each event, value and move, and is read in the same way (see `rows`).
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def set_text(items: Iterable[int]) -> str:
 
 
 class Numbers:
-    """Numbers things in the order in which they come. One that comes again is found by its identity first: a group or a
-    set may be long, and most events have the same ones."""
+    """Numbers things in the order in which they come. Known ones are found by identity first: a group or a set may be
+    long, and most events share theirs."""
 
     def __init__(self) -> None:
         self.items: dict[Any, int] = {}
@@ -70,19 +70,19 @@ class Numbers:
         self._kept: list[Any] = []
 
     def column(self, items: Sequence[Any], form: Callable[[Any], Any] = lambda item: item) -> list[int]:
-        """Return the numbers of many things, which are known in a form of their own where one is said; -1 of None."""
+        """Return the numbers of many things, -1 for None. `form` makes of each what is numbered."""
         ids, met = [*map(id, items)], self._met
-        # A loop of ours over what is new alone: of a hundred thousand things few are different.
+        # A Python loop over new ones only: of a hundred thousand things few are different.
         for number, item in dict(zip(ids, items, strict=True)).items():
             if number not in met:
                 known = None if item is None else form(item)
                 met[number] = -1 if known is None else self.items.setdefault(known, len(self.items))
-                self._kept.append(item)  # so that nothing else gets its id
+                self._kept.append(item)  # so that its id stays its own
         return [*map(met.__getitem__, ids)]
 
 
 def _row(value: Value) -> list[Any]:
-    """The kind of a value and its fields but for the layer; what it is cut along besides comes last."""
+    """Return the kind of a value and its fields except the layer; further dims along which it is cut come last."""
     made: list[Any] = [value.kind]
     for field in fields_of(value)[1:]:
         if isinstance(field, tuple):
@@ -93,7 +93,7 @@ def _row(value: Value) -> list[Any]:
 
 
 def _new(numbers: list[int], known: int) -> list[int]:
-    """The places at which those stand first that are not known: all from a number on, in their order."""
+    """Return where each new number, from `known` on, first stands."""
     after = max(numbers, default=-1) + 1
     first = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True)) if after > known else {}
     return [first[number] for number in range(known, after)]
@@ -108,7 +108,7 @@ class _Writer:
     def __init__(self, run: Trace, lines: bool) -> None:
         self.run, self.lines = run, lines
         self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
-        # What the rows of these tables say, numbered when they are first asked for; and where each of them stood first.
+        # The rows of these tables, numbered when first met; and where each first stood.
         self.calls, self.rows = (defaultdict[Any, int](count().__next__) for _ in range(2))
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         self.values: list[list[Any]] = []
@@ -117,18 +117,18 @@ class _Writer:
         self.latest: float = 0
 
     def once(self, name: str, said: Any, make: Callable[[], Any] | None = None) -> Any:
-        """What is made of all that a rank says, or just that. Where the rank before says the same, as most do in a run
-        like DDP, it is that one's: to compare lists as wholes takes a fifth of what it takes to make one."""
+        """Return what `make` makes of a rank's data, or the data itself. If the rank before has the same, its result
+        is shared, as in DDP: comparing whole lists takes a fifth of making one."""
         if name not in self.before or self.before[name][0] != said:
             self.before[name] = said, said if make is None else make()
         return self.before[name][1]
 
     def columns(self, program: Program) -> dict[str, Sequence[Any]]:
-        """The columns of a rank, with its times in ticks."""
+        """Return the columns of a rank, with its times in ticks."""
         events, values, moves = [*program.events], [*program.values], [*program.moves]
         where = f"programs[{program.rank}]"
-        # A loop for each column, as Python has a step of its own for an attribute that is always in the same slot: from
-        # all events at once, field by field in C, it takes a third longer.
+        # A loop for each column: Python specialises the look-up of an attribute that is always in the same slot.
+        # Getting all fields in C takes a third longer.
         inputs, outputs = [e.inputs for e in events], [e.outputs for e in events]
         called = (
             [e.op for e in events], [e.arg for e in events], [e.group for e in events], [e.peer for e in events],
@@ -154,7 +154,7 @@ class _Writer:
         }  # fmt: skip
 
     def calls_of(self, where: str, ops: list[str], args: list[Any], groups: list[Any], *rest: list[Any]) -> list[int]:
-        """The numbers of calls' rows."""
+        """Return the numbers of calls' rows."""
         if "wait" in ops:
             args = [(i - arg[0],) if ops[i] == "wait" and arg else arg for i, arg in enumerate(args)]
         own, known = self.groups.column(groups, lambda group: group or None), len(self.calls)
@@ -163,7 +163,7 @@ class _Writer:
         return numbers
 
     def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
-        """The numbers of values' rows. Values of one class, step and place have the same one."""
+        """Return the numbers of values' rows. Values of one class, step and place share one."""
         rows, known = self.rows, len(self.rows)
         numbers = [-1 if v is None else rows[type(v), v.layers, v.updates, id(v.place)] for v in values]
         for value in [value for at in _new(numbers, known) if (value := values[at]) is not None]:
@@ -172,7 +172,7 @@ class _Writer:
         return numbers
 
     def programs(self) -> tuple[int, list[dict[str, Any]]]:
-        """The unit of all times, and the columns of all ranks, each of them once."""
+        """Return the unit of all times, and the columns of all ranks, each column once."""
         first: dict[tuple[str, tuple[Any, ...]], int] = {}
         last: dict[str, tuple[Sequence[Any], int]] = {}
         programs: list[dict[str, Any]] = []
@@ -182,16 +182,16 @@ class _Writer:
                 if name not in last or last[name][0] is not column:
                     last[name] = column, first.setdefault((name, tuple(column)), rank)
                 before = last[name][1]
-                # The bound is that of the reader: what is written has to be read again.
+                # The reader has the same bound, and has to read it again.
                 again = before < rank and self.shared + len(column) <= MAX_SHARED
                 self.shared += len(column) if again else 0
                 program[name] = before if again else [*column]
             programs.append(program)
-        # Times are mostly multiples of one large number, and shorter when they are counted in that.
+        # Times are mostly multiples of one large number, and shorter in that unit.
         timed: list[list[Any]] = [
             program[name] for program in programs for name in TIMES if type(program[name]) is list
         ]
-        plainly = {*map(type, chain.from_iterable(timed))} <= {int, NoneType}  # else it is for the reader to refuse
+        plainly = {*map(type, chain.from_iterable(timed))} <= {int, NoneType}  # else the reader refuses it
         times = {*chain.from_iterable(timed)} - {None} if plainly else set[int]()
         self.latest = max(times, default=0) if plainly else inf
         unit = max(gcd(*times), 1)
@@ -224,12 +224,12 @@ class _Writer:
 
 @without_collector()
 def encode(run: Trace, *, lines: bool = True) -> dict[str, Any]:
-    """Return the run as JSON data. Equal runs give equal data, whatever order they were stepped in."""
+    """Return the run as JSON data. Equal runs give equal data, in whatever order they were stepped."""
     return _Writer(run, lines).data()
 
 
 def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
-    """Return the same run with these lines of source, a list for each rank. Values and moves are shared."""
+    """Return the same run with these source lines, a list for each rank. Values and moves are shared."""
     programs = [Program(p.rank, [event.copy() for event in p.events], p.values, p.moves) for p in run.programs]
     for program, own in zip(programs, places, strict=True):
         for event, place in zip(program.events, own, strict=True):
@@ -238,12 +238,11 @@ def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
 
 
 def plain(run: Trace) -> Trace:
-    """Return the same run made anew of plain numbers and text, as if it came from a file. TraceError where it is no
-    run.
+    """Return the same run made anew from plain numbers and text, as if it came from a file. TraceError if it is no run.
 
-    A run of this process is made of objects that student code can reach: an event whose layer is equal to every number,
-    a list that is another one when it is read again, a Mesh with a `host` of its own. None of them comes through; only
-    the lines of source do, which decide nothing, and of which messages say more where the code itself is at hand.
+    A run of this process consists of objects that student code can reach: an event whose layer equals every number, a
+    list that reads differently the second time, a Mesh with its own `host`. None of them comes through; only source
+    lines do, which decide nothing, and of which messages show more if they have the code itself.
     """
     writer = _Writer(run, lines=False)
     made = decode(writer.data(), whole=False, names=writer.names)
@@ -258,7 +257,7 @@ def write(run: Trace, path: str | Path) -> None:
     """Write a run as JSON. A file of that name is replaced at once, or left as it was."""
     path, writer = _path(path, "save"), _Writer(run, lines=True)
     text = json.dumps(writer.data(), separators=(",", ":"), ensure_ascii=False)
-    # Refused here, as otherwise nobody could read the file. Nothing ends later than twice the latest time.
+    # Refused here, as the file could not be read again. Nothing ends later than twice the latest time.
     if 2 * writer.latest > MAX_TICKS and any(program.end > MAX_TICKS for program in run.programs):
         raise TraceError(f"a Trace holds times up to {MAX_TICKS // TICKS} time units; this run takes longer")
     write_whole(ready(path), text + "\n")
@@ -269,13 +268,13 @@ def write(run: Trace, path: str | Path) -> None:
 
 @without_collector()
 def read(path: str | Path) -> Trace:
-    """Return the run in a file. TraceError where it is damaged, NoTraceFile where it cannot be opened."""
+    """Return the run in a file. TraceError if it is damaged, NoTraceFile if it cannot be opened."""
     path = _path(path, "load")
     try:
-        if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
+        if path.exists() and not path.is_file():  # opening a pipe may block for ever
             raise OSError(0, "it is no plain file")
         with path.open("rb") as file:
-            # One more than allowed: asking for the size first says nothing of a file that grows.
+            # One byte more than allowed: its size now means nothing if the file grows.
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # a name with a null character is a ValueError
         reason = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
@@ -296,7 +295,7 @@ def read(path: str | Path) -> Trace:
 
 
 def parse(data: bytes) -> Any:
-    """JSON from anywhere. ValueError, of which TraceError is one, or RecursionError for what is none."""
+    """Return untrusted JSON as data. ValueError, such as TraceError, or RecursionError if it is none."""
     return json.loads(data.decode("utf-8"), parse_constant=_no_constant, object_pairs_hook=once)
 
 
@@ -307,7 +306,7 @@ def _path(path: object, call: str) -> Path:
 
 
 def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object whose keys are there once each: of a key that is there twice, readers would take either."""
+    """Return an object with each key once. TraceError for a repeated key, of which readers might take either."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]

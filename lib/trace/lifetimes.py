@@ -1,17 +1,16 @@
-"""What is alive on a rank, when, and why: the one place that says how long a value lives.
+"""What is alive on a rank, when, and why: the only place that determines how long a value lives.
 
 A value is alive from its birth until it has left the stores *and* been used for the last time. Besides:
 
-- *At rest.* A step begins and ends at rest. What a rank loads was on it before the step, so a weight or an optimizer
-  state that is used is alive from the first moment on, in whatever line it is loaded. What it hands in as final
-  weight, and the updated state of what it updates, are alive to the end.
-- *In flight.* A communication that is waited for later needs its input, and owns the memory of its output, until the
-  wait; one that nobody waits for, to the end. One that works in place has no output of its own, unless something else
-  needs its input. A message that has been sent belongs to its sender until its receive is issued, and to the receiver
-  from then on.
+- *At rest.* What a rank loads was on it before the step, so a weight or an optimizer state that is used is alive from
+  the first moment on, in whatever line it is loaded. Final weights that are handed in, and updated optimizer states,
+  are alive to the end.
+- *In flight.* A communication that is awaited later needs its input, and owns the memory of its output, until the
+  wait; one that is never awaited, to the end. One that works in place has no output of its own, unless something else
+  needs its input. A message belongs to its sender until its receive is issued, and to the receiver from then on.
 
 Moments are numbers of events: memory is sampled when a timed operation starts, before its outputs exist, as the
-original does. Where everything is kept in the stores, the figures are the original's.
+original does. If everything is kept in the stores, the figures are the original's.
 """
 
 from __future__ import annotations
@@ -39,11 +38,11 @@ FOREVER = 1 << 60
 
 @record(slots=False)
 class Lifetimes:
-    """The span of life of each value of a rank: alive when event k starts if born < k <= last, or if a store holds it.
+    """The lifetime of each value of a rank: alive when event k starts if born < k <= last, or if a store holds it.
 
-    `values` are those of the program, and then those that arrived without anybody ever waiting for them, which have no
-    id there. `maker` is the event that made a value, or loaded it; -1 where there is none. One that is at rest before
-    the step has born = -1; one that is alive to the end has the number of events as its last.
+    `values` are those of the program, and then those that arrived but were never awaited, which have no id there.
+    `maker` is the event that made or loaded a value, or -1. A value at rest before the step has born = -1; one that is
+    alive to the end has the number of events as its last.
     """
 
     values: Sequence[Value | None]
@@ -72,7 +71,7 @@ def lifetimes(run: Trace) -> list[Lifetimes]:
     for rank, number in copied:
         for value in run.programs[rank].events[number].outputs:
             lives_of[rank].born[value] = number
-    for rank, landed in _landed(run, passages, copied).items():  # alive from the call to the end, without an id
+    for rank, landed in _landed(run, passages, copied).items():  # alive from the call to the end
         lives, calls = lives_of[rank], [number for number, _ in landed]
         last = lives.last + [len(run.programs[rank].events)] * len(landed)
         values = [*lives.values, *(value for _, value in landed)]
@@ -82,9 +81,9 @@ def lifetimes(run: Trace) -> list[Lifetimes]:
 
 @record(slots=False)
 class Uses(Lifetimes):
-    """The lives of values by what their own rank does with them, from the line that makes them, or waits for them, to
-    the last one that uses them. `loaded` are the weights and states that it loads, used or not; `talks` the numbers of
-    its communications that it does not await at once, and of its waits."""
+    """The lifetimes of values by the uses on their own rank: from the event that makes or awaits them to the last that
+    uses them. `loaded` are the weights and states that the rank loads, used or not; `talks` the numbers of its waits,
+    and of communications that it does not await at once."""
 
     loaded: list[int]
     talks: list[int]
@@ -92,10 +91,10 @@ class Uses(Lifetimes):
 
 @kept
 def twins(run: Trace) -> list[int]:
-    """Return for each rank the first that does the same as it does, to values of the same classes."""
+    """Return for each rank the first rank that does the same to values of the same classes."""
     first, found = dict[object, int](), list[int]()
     for rank, p in enumerate(run.programs):
-        every = p.events  # column by column: in Python that is faster than five fields of each event at once
+        every = p.events  # column by column: faster in Python than five fields of each event at once
         done = tuple([e.op for e in every]), tuple([e.inputs for e in every]), tuple([e.outputs for e in every])
         said = tuple([e.arg for e in every]), tuple([e.blocking for e in every])
         found.append(first.setdefault((done, said, tuple(p.moves), tuple(map(type, p.values))), rank))
@@ -103,15 +102,15 @@ def twins(run: Trace) -> list[int]:
 
 
 def by_twin(run: Trace, work_out: Callable[[int], D]) -> list[D]:
-    """Return for each rank what follows from what it does, whatever its values are and whenever it does it: worked out
-    once for all twins, as mostly all ranks are, and to compare two takes a tenth of that. Nobody changes it then."""
+    """Return for each rank what follows from its operations alone, whatever their values and times: worked out once for
+    all twins, which mostly all ranks are; comparing two takes a tenth of that. Do not change the results."""
     found = {rank: work_out(rank) for rank in dict.fromkeys(twins(run))}
     return [found[twin] for twin in twins(run)]
 
 
 @kept
 def uses_of(run: Trace) -> list[Uses]:
-    """Return the uses of each rank's values. All that is said of lives begins with these: one pass over the events."""
+    """Return the uses of each rank's values, from which all lifetimes follow: one pass over the events."""
     every = by_twin(run, lambda rank: own_uses(run.programs[rank]))
     return [replace(used, values=program.values) for program, used in zip(run.programs, every, strict=True)]
 
@@ -130,7 +129,7 @@ def own_uses(program: Program) -> Uses:
             issued = event.arg[0]
             for value in program.events[issued].outputs:
                 maker[value], born[value] = issued, index
-        # Its outputs are born at the wait, or at the call where they have a buffer: `own_lifetimes` says which.
+        # Its outputs are born at the wait, or, with a buffer, at the call: see `own_lifetimes`.
         elif op in COMMUNICATION and not event.blocking:
             talks.append(index)
         else:
@@ -140,15 +139,15 @@ def own_uses(program: Program) -> Uses:
             loaded += outputs
         elif op in HANDS_IN or op in UPDATES:
             stays += (*handed_in(event), *new_states(event))
-    # At rest at the end: what is handed in, and the new states, are what the next step begins with.
+    # At rest at the end: the next step begins with what is handed in, and with the new states.
     for value in stays:
         last[value] = over
     return Uses(program.values, born, last, maker, loaded, talks)
 
 
 def own_lifetimes(program: Program, used: Uses | None = None) -> Lifetimes:
-    """Return how long a rank's values live by what it does itself, also where a communication under way needs its
-    input, and owns the memory of its output. `used` are the uses of its values, where they are known."""
+    """Return how long a rank's values live by its own events, communication under way included, which needs its input
+    and owns the memory of its output. `used` are the uses of its values, if they are known."""
     used, events = used or own_uses(program), program.events
     born, last = [*used.born], [*used.last]
     under_way: set[int] = set()
@@ -159,21 +158,21 @@ def own_lifetimes(program: Program, used: Uses | None = None) -> Lifetimes:
         issued = events[index].arg[0]
         work = events[issued]
         under_way.discard(issued)
-        # As in NCCL: the caller allocates the output before the call, and a result in place needs none.
+        # As in NCCL: the output is allocated before the call, and a result in place needs none.
         early = _has_buffer(work)
         for value in work.outputs:
             born[value] = issued if early else index
             last[value] = max(last[value], index)
         for value in work.inputs:
             last[value] = max(last[value], index)
-    for index in under_way:  # nobody waited, so nobody knows when its input may go
+    for index in under_way:  # never awaited, so its input may never go
         for value in events[index].inputs:
             last[value] = len(events)
     return Lifetimes(program.values, born, last, used.maker)
 
 
 def _with_stores(program: Program, used: Uses) -> Lifetimes:
-    """The same where what is loaded was there before the step, and what is stored lives in a variable until then."""
+    """Return a rank's own lifetimes, with loaded values alive before the step, and others until they are stored."""
     lives = own_lifetimes(program, used)
     for value in used.loaded:
         if used.last[value] >= 0:
@@ -185,19 +184,19 @@ def _with_stores(program: Program, used: Uses) -> Lifetimes:
 
 
 def is_for_update(program: Program, event: Event) -> bool:
-    """Tell whether a collective brings what only the update of a shard needs: its optimizer state, or its gradient."""
+    """Tell whether a collective carries what only the update of a shard needs: its optimizer state, or gradient."""
     updates = [program.values_of(one.outputs)[0].is_complete() for one in program.events if one.op in UPDATES]
     kinds = OptState if event.op != "allgather" or all(updates) else OptState | WeightGrad
     return event.op in COLLECTIVES and any(isinstance(value, kinds) for value in program.values_of(event.inputs))
 
 
 def handed_in(event: Event) -> Sequence[int]:
-    """Return what an event hands in: with the new states, what the next training step begins with."""
+    """Return what an event hands in, for the next training step to begin with."""
     return event.inputs if event.op in HANDS_IN else ()
 
 
 def new_states(event: Event) -> Sequence[int]:
-    """Return the optimizer states that an event has brought one step on."""
+    """Return the optimizer states that an event has updated."""
     if event.op not in UPDATES:
         return ()
     kinds = OPERATIONS[event.op].gives
@@ -205,13 +204,13 @@ def new_states(event: Event) -> Sequence[int]:
 
 
 def _has_buffer(work: Event) -> bool:
-    """Tell whether what a communication brings has memory of its own, from the call on."""
+    """Tell whether the result of a communication has memory of its own from the call on."""
     return work.op == "receive" or work.op in READS or (work.op in COLLECTIVES and not _in_place(work))
 
 
 def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_left) -> int:
-    """Return the last event of its sender that begins before a message's receive is issued: until then it is the
-    sender's. That of the send itself, where the receive was there before; past the end, where nobody receives it."""
+    """Return the last event of the sender that begins before a message's receive is issued: until then it is the
+    sender's. The send itself if the receive came first; past the end if it is never received."""
     events = run.programs[passage.source].events
     if passage.received is None:
         return len(events)
@@ -221,13 +220,14 @@ def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_
 
 
 def given_up(run: Trace, passage: Passage) -> int:
-    """Return the last event of its sender that is issued when a message is still the sender's, or at the very moment at
-    which it is no more: from the next one on, what was sent is gone for certain."""
+    """Return the last event of the sender that is issued before a message is given up, or at that very moment: from the
+    next one on, what was sent is gone for certain."""
     return FOREVER if passage.received is None else in_flight(run, passage, bisect_right)
 
 
 def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
-    """By value, the events that use it as an input, and until which event each does. `gone` is `given_up` of sends."""
+    """Return, by value, each event that uses it as an input, and the last event during which it does. `gone` is
+    `given_up` of sends."""
     waited = {event.arg[0]: number for number, event in enumerate(program.events) if event.op == "wait"}
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for index, event in enumerate(program.events):
@@ -235,7 +235,7 @@ def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int,
         if event.op == "pass_to":
             until = gone.get(index, FOREVER)
         if event.op in COMMUNICATION and not event.blocking:
-            until = max(until, waited.get(index, FOREVER))  # a send that is awaited later still reads what it sends
+            until = max(until, waited.get(index, FOREVER))  # a send awaited later still reads its input
         elif event.op in HANDS_IN:
             until = FOREVER
         for value in event.inputs:
@@ -244,8 +244,8 @@ def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int,
 
 
 def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
-    """The collectives in the background, by rank and event, that cannot work in place, as something else needs what
-    they bring: they have a buffer of their own, as those have that never work in place."""
+    """Return the collectives in the background, by rank and event, that cannot work in place, because something else
+    needs their input: they have a buffer of their own."""
     found: set[tuple[int, int]] = set()
     gone: dict[int, dict[int, int]] | None = None
     for program, own in zip(run.programs, uses_of(run), strict=True):
@@ -259,7 +259,7 @@ def _copied(run: Trace, passages: Sequence[Passage]) -> set[tuple[int, int]]:
         used, stored = uses(program, gone[program.rank]), left_stores(program)
         for number in calls:
             for value in program.events[number].inputs:
-                # Until then the collective itself needs its input; any other use from here on would find it changed.
+                # Until then the collective needs its input; any other use from here on would find it changed.
                 until = next(end for index, end in used[value] if index == number)
                 others = any(end >= number for index, end in used[value] if index != number)
                 if others or stored.get(value, 0) > until + 1:
@@ -282,13 +282,13 @@ def stays_of(run: Trace) -> list[dict[int, list[Stay]]]:
 
 
 def stays(program: Program) -> dict[int, list[Stay]]:
-    """Return by value when one or more of a rank's stores hold it."""
+    """Return by value the stays in any of a rank's stores."""
     found: dict[int, list[Stay]] = {}
     held: dict[int, int] = {}
     for position, _, value, change in program.moves:
         before = held.get(value, 0)
         now = held[value] = before + change
-        # Only from none to one: a value may lie under several keys, and is there until the last of them goes.
+        # Only from none to one: a value may be under several keys, and stays until the last of them goes.
         if before <= 0 < now:
             found.setdefault(value, []).append((position, FOREVER))
         elif now <= 0 < before:
@@ -297,19 +297,19 @@ def stays(program: Program) -> dict[int, list[Stay]]:
 
 
 def left_stores(program: Program) -> dict[int, int]:
-    """Before which event each value leaves the stores for the last time."""
+    """Return the event before which each value leaves the stores for the last time."""
     return {value: mine[-1][1] for value, mine in stays(program).items()}
 
 
 def held_at(stays: Mapping[int, Sequence[Stay]], index: int) -> set[int]:
-    """Return the values that a store holds when event number `index` starts, by the stays of all."""
+    """Return the values that any store holds when event number `index` starts."""
     return {value for value, mine in stays.items() for begin, end in mine if begin <= index < end}
 
 
 def _landed(
     run: Trace, passages: Sequence[Passage], copied: Set[tuple[int, int]]
 ) -> dict[int, list[tuple[int, Value]]]:
-    """Return what arrived on each rank in a communication that nobody ever waits for: the event, and each value."""
+    """Return the values that arrived on each rank in communications that are never awaited, each with its event."""
     dropped = {program.rank: set(never) for program, never in zip(run.programs, never_awaited(run), strict=True)}
     found: dict[int, list[tuple[int, Value]]] = defaultdict(list)
     if not any(dropped.values()):
@@ -319,7 +319,7 @@ def _landed(
             program = run.programs[passage.source]
             for value in program.values_of(program.events[passage.sent].inputs):
                 found[passage.target].append((passage.received, value.at(value.place)))
-    # What breaks a rule is for the check to say.
+    # Broken rules are reported by the check.
     for rank, numbers in dropped.items():
         for number in sorted(numbers):
             event = run.programs[rank].events[number]
@@ -340,7 +340,7 @@ def _landed(
 
 @kept
 def never_awaited(run: Trace) -> list[list[int]]:
-    """Return the communications of each rank that took place without anybody ever waiting for them."""
+    """Return the communications of each rank that took place but were never awaited."""
     found: list[list[int]] = []
     for program, uses in zip(run.programs, uses_of(run), strict=True):
         talks = [(number, program.events[number]) for number in uses.talks]

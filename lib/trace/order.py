@@ -1,9 +1,9 @@
 """Who meets whom in a run: collectives by their number in their group, messages in order for each pair of ranks.
 
-The one place that matches what the programs of several ranks do together, as it stands in them: no time is asked, so a
-forged time cannot change who met whom. By the same rules `order` goes through a run, each step after all that it needs:
-each rank's program is followed until a communication that is awaited has not taken place yet. Retiming and rebuilding
-take these steps.
+The one place that matches what the programs of several ranks do together, using program order only, never times: a
+forged time cannot change who met whom. By the same rules `order` puts the steps of a run behind all that they need: it
+follows each rank's program up to an awaited communication that has not taken place yet. Retiming and rebuilding take
+these steps.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lib.values.rules import Member, bring, collective
 from lib.values.values import Value
 
 TALKS: Final = COMMUNICATION | {"wait"}
-"""What a rank does not do by itself."""
+"""Operations that involve more than one rank, or a reader."""
 
 
 class Communicators:
@@ -38,27 +38,27 @@ class Communicators:
         self._numbers: dict[tuple[int, ...], int] = {}
 
     def __call__(self, group: tuple[int, ...]) -> int:
-        """The number of a group."""
+        """Return the number of a group."""
         known = self._known.get(id(group))
         if known is None:
             number = self._numbers.setdefault(tuple(sorted(group)), len(self._numbers))
-            # The group is kept, so that no other one gets its id. Equal groups of many ranks are one object mostly, and
-            # a hash of all its ranks for each event would cost more than everything else.
+            # The group is kept, so that its id stays its own. Equal groups are mostly one object, and hashing all ranks
+            # of it for each event would cost more than everything else.
             known = self._known[id(group)] = (group, number)
         return known[1]
 
 
 def awaited_at_once(run: Trace, program: Program, number: int) -> bool:
-    """Tell whether a rank waits for a communication where it is called, and does nothing else meanwhile.
+    """Tell whether a rank awaits a communication where it is called, and does nothing in between.
 
-    A run that failed stopped before it could be told so of the last one: of that it is assumed.
+    Assumed of the last event of a run that failed, which stopped before that could be recorded.
     """
     last = run.error is not None and number == len(program.events) - 1
     return last or program.events[number].blocking
 
 
 class Passage(NamedTuple):
-    """A message: who sent it in which of its events, to whom, and in which event it was received (None: in none)."""
+    """A message: its sender and the event there, its receiver and the event there (None: it was never received)."""
 
     source: int
     sent: int
@@ -71,7 +71,7 @@ def messages(run: Trace) -> list[Passage]:
     """Return all messages of a run, in the order of their senders' programs."""
     received: dict[tuple[int, int], deque[int]] = defaultdict(deque)
     if not any("pass_to" in map(attrgetter("op"), program.events) for program in run.programs):
-        return []  # most runs pass none: found out without a step of ours for each event
+        return []  # most runs pass none: found without a Python step for each event
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "receive" and event.peer is not None and event.start is not None:
@@ -80,16 +80,16 @@ def messages(run: Trace) -> list[Passage]:
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "pass_to" and event.peer is not None:
-                # The n-th message of a pair is for its n-th receive: messages have no tags, and none overtakes another.
+                # The n-th message of a pair goes to its n-th receive: without tags, none overtakes another.
                 taken = received[program.rank, event.peer]
                 passages.append(Passage(program.rank, number, event.peer, taken.popleft() if taken else None))
     return passages
 
 
 class Joined(NamedTuple):
-    """The calls of one collective, whether it took place or not: rank and event of each, in the order of the ranks.
+    """The calls of one collective, whether it took place or not: rank and event of each, in the order of ranks.
 
-    `group` is the number of the group, the same for all collectives of the same ranks.
+    `group` is the number of the group: the same for all collectives of the same ranks.
     """
 
     group: int
@@ -98,7 +98,7 @@ class Joined(NamedTuple):
 
 @kept
 def collectives(run: Trace) -> list[Joined]:
-    """Return who calls which collective with whom; those of one group in their order."""
+    """Return the calls of each collective; the collectives of one group in order."""
     communicator = Communicators()
     joined: dict[tuple[int, int], Joined] = {}
     for program in run.programs:
@@ -116,13 +116,12 @@ def collectives(run: Trace) -> list[Joined]:
 
 @kept
 def meetings(run: Trace) -> list[list[tuple[int, int]]]:
-    """Return the collectives that took place: for each the rank and the event of its members, in the order of the
-    group."""
+    """Return the collectives that took place: rank and event of each member, in the order of the group."""
     found: list[list[tuple[int, int]]] = []
     for _, calls in collectives(run):
         rank, number = calls[0]
         event = run.programs[rank].events[number]
-        # Else some have not come, or all have and did not agree: a run that failed ended there.
+        # Else members are missing, or did not agree: there the run failed.
         if len(calls) == len(event.group) and event.start is not None:
             numbers = dict(calls)
             found.append([(rank, numbers[rank]) for rank in event.group])
@@ -131,8 +130,8 @@ def meetings(run: Trace) -> list[list[tuple[int, int]]]:
 
 @kept
 def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
-    """Return what the reader of each process was asked for: rank and event of each read, in the order in which they
-    were served. Those of a run that failed, to which it did not come, are left out."""
+    """Return the requests to the reader of each process: rank and event of each read, in the order in which they were
+    served. Those that were never served, in a run that failed, are left out."""
     queues: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     for program in run.programs:
         for number, event in enumerate(program.events):
@@ -152,8 +151,8 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 
 
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
-    """Return what each member of a collective gets for the values that they bring, never one of these themselves.
-    PuzzleError where they break a rule."""
+    """Return what each member of a collective gets for the values that they bring: always new objects. PuzzleError
+    where these break a rule."""
     brought: list[Member] = []
     for place, ((rank, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
@@ -162,9 +161,9 @@ def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]])
         brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
     row = COLLECTIVES[brought[0].op]
     results = collective(row, brought)
-    if row.gives is None:  # one new thing, of which each rank knows only its own life
+    if row.gives is None:  # one new object: each rank tracks its own lifetime of it
         return [values_in(results[0])] * len(results)
-    # The law may give a member what it brought, or one thing several times: each has a life of its own.
+    # The law may return what a member brought, or one object several times; each result has its own lifetime.
     return [[value.at(value.place) for value in values_in(result)] for result in results]
 
 
@@ -172,23 +171,23 @@ def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]])
 
 Kind = Literal["do", "issue", "meet", "pass", "read", "done"]
 Step = tuple[Kind, int, int, tuple[int, ...]]
-"""What happens, on which rank, the number of its event, and those of others that have to do with it:
+"""What happens, the rank, the number of its event, and the numbers of other events involved:
 
-    do           a rank does something by itself: all events up to the other number, before which there is no
-                 communication. Most events are such, and none of them needs a step of its own
+    do           a rank does all events up to the other number by itself, without communication: most events need no
+                 step of their own
     issue        a rank issues a communication
-    meet         all members have issued a collective: it takes place. All their events, in the order of the group;
-                 for the rank stands the number of the group
+    meet         a collective takes place, as all members have issued it. The others are all its events, in the order of
+                 the group, and the number of the group is in the place of the rank
     pass         a message meets its receive, which is the event; the other one is the send
-    read         the reader of a rank's process comes to what the rank has asked for
+    read         the reader of a rank's process serves a request
     done         a rank has waited for a communication. The other is the wait, if it was not awaited at once
 
-Events have numbers through all programs, one rank after the other.
+Events are numbered through all programs, one rank after the other.
 """
 
 
 class Order(NamedTuple):
-    """All events of a run, the number of each rank's first one and how many there are in all, the steps, and who could
+    """All events of a run, the number of each rank's first one and then of all, the steps, and an error if ranks could
     not reach the end of their programs."""
 
     events: list[Event]
@@ -199,7 +198,7 @@ class Order(NamedTuple):
 
 @kept
 def order(run: Trace) -> Order:
-    """Return an order in which everything that a step needs comes before it. The same whatever anything takes."""
+    """Return the steps of a run, each after all that it needs. Costs and times do not change the order."""
     walk = _Walk(run)
     while walk.ready:
         walk.advance(walk.ready.popleft())
@@ -207,13 +206,13 @@ def order(run: Trace) -> Order:
 
 
 class _Walk:
-    """Goes through the programs of a run. A communication is over as soon as all that it needs is there."""
+    """Goes through the programs of a run. A communication is over as soon as all that it needs has come."""
 
     def __init__(self, run: Trace) -> None:
         self.run = run
         self.events = [*chain.from_iterable([program.events for program in run.programs])]
         self.first = [0, *accumulate(len(program.events) for program in run.programs)]
-        # Where what a rank does by itself ends: most events are such, and none of them costs a step of ours.
+        # Where stretches without communication end: their events, most of all, cost no Python step each.
         talks = map(TALKS.__contains__, [event.op for event in self.events])
         self.stops = sorted([*compress(range(len(self.events)), talks), *self.first])
         self.steps: list[Step] = []
@@ -231,13 +230,13 @@ class _Walk:
         self.queues: dict[int, deque[tuple[int, int]]] | None = None
 
     def advance(self, rank: int) -> None:
-        """Follows a rank until a communication that it waits for has not taken place."""
+        """Follow a rank up to an awaited communication that has not taken place."""
         events, first, complete, steps = self.events, self.first[rank], self.complete, self.steps
         number, over = self.at[rank], self.first[rank + 1]
         while number < over:
             event = events[number]
             if event.op in COMMUNICATION:
-                # A rank that was held up comes back to the same event: it must not issue it a second time.
+                # A rank that was held up comes back to the same event, but issues it only once.
                 if self.issued[rank] < number:
                     self.issued[rank] = number
                     steps.append(("issue", rank, number, ()))
@@ -260,15 +259,15 @@ class _Walk:
         self.at[rank] = number
 
     def finish(self, rank: int, number: int) -> None:
-        """A communication is over for a rank, which may go on."""
+        """Note that a communication is over for a rank, which may go on."""
         self.complete[number] = True
         self.ready.append(rank)
 
     def issue(self, rank: int, number: int, event: Event) -> None:
-        """Bring about what a call does."""
+        """Issue a call, and complete what it was the last to need."""
         if event.op in COLLECTIVES:
             group = self.communicator(event.group)
-            # By count, as NCCL matches collectives: a call has no name, so members in different orders meet wrongly.
+            # By count, as NCCL does: calls have no names, so members in different orders meet wrongly.
             place = self.count[rank, group]
             self.count[rank, group] = place + 1
             joined = self.open[group, place]
@@ -276,7 +275,7 @@ class _Walk:
             if len(joined) == len(event.group):
                 del self.open[group, place]
                 if self.run.error is not None and self.differ(joined.values()):
-                    return  # that is where the run failed: it never took place
+                    return  # here the run failed: it never took place
                 numbers = tuple([joined[member] for member in event.group])
                 self.steps.append(("meet", group, numbers[0], numbers))
                 for member, own in zip(event.group, numbers, strict=True):
@@ -291,11 +290,11 @@ class _Walk:
             self.match(event.peer, rank)
 
     def serve(self, rank: int) -> None:
-        """A reader serves requests in the order that the Trace says, as soon as they are made."""
+        """Serve the requests to a reader, in the order of the Trace, as soon as they are made."""
         if self.queues is None:
             self.queues = {process: deque(queue) for process, queue in requests(self.run).items()}
         queue = self.queues.get(process_of(self.run.mesh, rank))
-        # In the recorded order, even if a later request is made already: what is cached depends on who came first.
+        # In the recorded order, even if a later request is there already: what is cached depends on it.
         while queue and self.first[queue[0][0]] + queue[0][1] <= self.issued[queue[0][0]]:
             reader, place = queue.popleft()
             number = self.first[reader] + place
@@ -303,26 +302,25 @@ class _Walk:
             self.finish(reader, number)
 
     def differ(self, joined: Iterable[int]) -> bool:
-        """Tell whether those who joined did not all call the same collective."""
+        """Tell whether the members that joined called different collectives."""
         events = [self.events[number] for number in joined]
         return len({(event.op, event.layer, event.arg, event.group) for event in events}) > 1
 
     def match(self, source: int, target: int) -> None:
-        """A message goes to its receive, if both are there. Of those that wait, the first has room: its sender may go
-        on."""
+        """Hand a message to its receive, if both are there. The first one left then has room, so its sender goes on."""
         sent, wanted = self.sent[source, target], self.wanted[source, target]
         if sent and wanted:
             first, second = sent.popleft(), wanted.popleft()
             self.steps.append(("pass", target, second, (first,)))
             self.finish(source, first)
             self.finish(target, second)
-        # Its room is what the simulator's channels have: one message for each pair of ranks.
+        # As in the simulator's channels: room for one message for each pair of ranks.
         if sent and not self.complete[sent[0]]:
             self.finish(source, sent[0])
 
     def stuck(self) -> TraceError | None:
-        """Return who could not reach the end of their programs, now that there are no more steps."""
-        # The lowest rank is named: which one is stuck because of which is for the diagnosis.
+        """Return the error of ranks that could not reach the end of their programs; None if all did."""
+        # The lowest rank is named: the diagnosis finds out which is stuck because of which.
         stuck = [rank for rank, at in enumerate(self.at) if at < self.first[rank + 1]]
         if not stuck:
             return None

@@ -1,7 +1,7 @@
 """rebuild: makes every value and every time of a Trace anew, from nothing but its operations, the rules and its costs.
 
-What a Trace says of its values is not believed: they are computed again, and each carries the first thing that was
-not honest in its history (a `Flaw`), if anything was. Whether a flaw matters depends on what became of the value.
+The values in a Trace are not trusted: they are computed again, and each carries the first dishonest thing in its
+history (a `Flaw`), if any. Whether a flaw matters depends on how the value is used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Rebuilt(NamedTuple):
 class _Rebuild:
     def __init__(self, run: Trace, timed: bool) -> None:
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
-        # Layers, batches and times are written anew, and the run that was handed in stays what it was.
+        # Copies: layers, batches and times are written anew, and the given run must not change.
         copies = [tuple(map(Event.copy, program.events)) for program in run.programs]
         made = zip(run.programs, copies, self.values, strict=True)
         self.run = replace(run, programs=[Program(p.rank, events, values, p.moves) for p, events, values in made])
@@ -57,23 +57,23 @@ class _Rebuild:
         self.recorded = run.programs
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
-        # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it. None
-        # is noted of a rank that loads each thing once, as most do: there is nothing that it could load again.
+        # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it. Left
+        # empty for ranks that load everything once, as they cannot reload.
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
         self.again = [_loads_again(program.events) for program in run.programs]
         # The event that is made anew, for the error that it may end in.
         self.event: Event | None = None
-        # Which load has which part of what is used (by rank, kind and layer): by columns where those are cut, else by
-        # rows. Each row shard crosses each column shard.
+        # Which load owns which part of each tensor in use (by rank, kind and layer): of its columns if these are cut,
+        # else of its rows. Each row shard crosses each column shard.
         self.used: dict[tuple[tuple[int, str, int], bool], Owners[_Load]] = {}
-        # What a communication brings, by its number, until its rank has waited for it.
+        # The results of a communication, by its number, until its rank has waited for it.
         self.results: dict[int, tuple[Sequence[Value], list[Flaw | None]]] = {}
 
     def inputs(self, rank: int, event: Event) -> list[Value]:
-        """The values that an event uses. Those that were loaded count as loaded from now on."""
+        """Return the values that an event uses. Loaded values count as loaded once they are used."""
         mine, loaded, numbers = self.values[rank], self.loaded[rank], event.inputs
-        # All of them at once, and no step of ours for each: a run has a million of them.
+        # All at once, without a Python step for each: a run has a million of them.
         try:
             found: list[Any] = [*map(mine.__getitem__, numbers)]
         except IndexError:  # one of another rank: members of a collective that name its group in different orders
@@ -88,10 +88,10 @@ class _Rebuild:
         return found
 
     def use(self, rank: int, number: int) -> None:
-        """Notes that a loaded value is really used, as only that counts as loading it: no part of a thing twice."""
+        """Note that a loaded value is used. Only then does its load count: no part of a tensor may be loaded twice."""
         load, value = self.loaded[rank].pop(number), cast(Value, self.values[rank][number])
         thing, rows, columns = (rank, value.kind, value.layer), value.place.dims[0], value.place.dims[-1]
-        # A shard of rows meets every shard of columns, so among those it is entered as the whole of them.
+        # A shard of rows overlaps every shard of columns, so among these it is entered as the whole.
         across = self.used.get((thing, columns.whole))
         owners = self.used.setdefault((thing, not columns.whole), Owners())
         before = owners.add((rows if columns.whole else columns).ranges, load)
@@ -101,7 +101,7 @@ class _Rebuild:
             self.flaws[rank, number] = self.reloaded(rank, value, before, load)
 
     def reloaded(self, rank: int, value: Value, one: _Load, other: _Load) -> Flaw:
-        """Two loads of one thing are used: the second one, in the order of the program, is too many."""
+        """Return the flaw where two loads of one thing are used: the second, in program order, is too many."""
         (_, first), (_, second) = sorted((one, other), key=itemgetter(0))
         place = place_of(first)
         before = "" if place is None else f" (the first time in line {place.line})"
@@ -122,18 +122,18 @@ class _Rebuild:
         return next((flaw for number in event.inputs if (flaw := self.flaws.get((rank, number))) is not None), None)
 
     def give(self, rank: int, event: Event, values: Sequence[Value], flaws: Sequence[Flaw | None]) -> None:
-        """Gives the outputs of an event their values and flaws, and notes what it loads."""
+        """Set the values and flaws of an event's outputs."""
         outputs, mine = event.outputs, self.values[rank]
         if len(values) != len(outputs):
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(outputs)}")
         for number, value in zip(outputs, values, strict=True):
             mine[number] = value
-        if flaws:  # none are listed where there is none
+        if flaws:  # empty if no value has one
             found = zip(outputs, flaws, strict=False)
             self.flaws.update({(rank, number): flaw for number, flaw in found if flaw is not None})
 
     def load(self, rank: int, event: Event) -> None:
-        """Notes that values were loaded, which nothing has used yet."""
+        """Note loaded values, which are not used yet."""
         self.loads += 1
         for number in event.outputs:
             self.loaded[rank][number] = self.loads, event
@@ -141,40 +141,40 @@ class _Rebuild:
     # -- steps --------------------------------------------------------------------------------------------------
 
     def do(self, rank: int, first: int, after: int) -> None:
-        """Make anew what a rank does by itself, from one event up to another."""
+        """Run the events of a rank anew from one up to another, all without communication."""
         shape, plan, timed, flaws, mine = self.run.shape, self.plan, self.timed, self.flaws, self.values[rank]
         loaded, again, value_of = self.loaded[rank], self.again[rank], mine.__getitem__
         for number, event in enumerate(plan.events[first:after], first):
             self.event, row = event, OPERATIONS[event.op]
-            # As `inputs` does, without a call of ours for each: it is asked where something is missing, or was loaded.
+            # What `inputs` does, inlined: that is called only if something is missing, or was loaded.
             try:
                 values: list[Any] = [*map(value_of, event.inputs)]
             except IndexError:
                 values = [None]
             if loaded or not all(values):
                 values = self.inputs(rank, event)
-            # Honest runs have no flaws at all, and must not pay for looking. What is to be as it was loaded comes last:
-            # mostly it was not updated, and there is nothing to ask.
+            # Honest runs have no flaws, and must not pay for looking. A weight that must be as loaded comes last:
+            # mostly it was not updated, and nothing has to be asked.
             odd = flaws or row.suspect or (row.as_loaded and values and values[-1].updates)
             flaw = self.flaw_of(row, rank, event, values) if odd else None
-            if row.rule is None:  # nothing makes it, so what the Trace says is all there is; its flaw goes with it
+            if row.rule is None:  # no rule makes it: the Trace is the only source, and its flaw goes with it
                 made = self.recorded[rank].values_of(event.outputs)
             else:
                 if event.layer is None and row.about == "call":
                     raise TraceError("an operation that needs a layer has none")
                 made = row.make(shape, event.layer, event.batches, event.arg, values)
-            # A second one of a layer replaces the first, as the Model's own dict does.
+            # A second final weight of a layer replaces the first, as in the Model's own dict.
             if row.hands_in:
                 weight = cast(Weight, values[0])
                 self.finals[rank, weight.layer] = (event, weight, flaw)
-            if flaw is None and len(made) == len(event.outputs):  # as `give` does, without a call of ours for each
+            if flaw is None and len(made) == len(event.outputs):  # what `give` does, inlined
                 for output, value in zip(event.outputs, made, strict=False):
                     mine[output] = value
             else:
                 self.give(rank, event, made, [flaw] * len(made))
             if again and row.loads:
                 self.load(rank, event)
-            # Prices depend on these, so what the Trace said of them is not believed either.
+            # Prices depend on these, so those in the Trace are not trusted either.
             event.batches = made[0].place.batches if made else NO_BATCHES
             if row.about != "call":
                 event.layer = (made if row.about == "output" else values)[0].layer
@@ -182,7 +182,7 @@ class _Rebuild:
                 plan.do(number, row, event, values)
 
     def flaw_of(self, row: Operation, rank: int, event: Event, values: Sequence[Value]) -> Flaw | None:
-        """Return the first dishonest thing in what comes of an operation: in what it takes, or about itself, by its
+        """Return the first dishonest thing in an operation's results: that of its inputs, or one of its own, by its
         row."""
         if (flaw := self.flaw(rank, event)) is not None:
             return flaw
@@ -190,7 +190,7 @@ class _Rebuild:
         if row.made_up is not None and (event.batches or row.says != "batches"):
             what, instead, fix = row.made_up
             return Flaw(what, rank, event, instead, fix, pretended=True)
-        # Pipelines that keep weights of two versions (PipeDream, Narayanan et al. 2019) are not one synchronous step.
+        # Pipelines with two versions of weights (PipeDream, Narayanan et al. 2019) are not one synchronous step.
         if row.as_loaded and any(type(value) is Weight and value.step for value in values):
             return Flaw(
                 f"{row.name} of layer {event.layer} used a weight that was updated before",
@@ -206,7 +206,7 @@ class _Rebuild:
         return None
 
     def issue(self, rank: int, number: int, event: Event) -> None:
-        """Says anew what a communication is about, by what it sends: times depend on that, so it is not believed."""
+        """Set layer and batches of a communication by what it sends: times depend on them, so they are not trusted."""
         if event.op == "receive" or event.op in READS:
             return
         sent = self.inputs(rank, event)
@@ -219,7 +219,7 @@ class _Rebuild:
             event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
 
     def meet(self, event: Event, numbers: Sequence[int]) -> None:
-        """All members of a collective are there: what each brings, and what comes of it by the rules."""
+        """Work out a collective that all members have issued: what each brings, and its results by the rules."""
         row = COLLECTIVES[event.op]
         members = [(rank, self.plan.events[number]) for rank, number in zip(event.group, numbers, strict=True)]
         brought = [self.inputs(rank, call) for rank, call in members]
@@ -227,7 +227,7 @@ class _Rebuild:
         first = next((flaw for flaw in flaws if flaw is not None), None)
         for place, (number, made) in enumerate(zip(numbers, outcome(members, brought), strict=True)):
             flaw = first
-            if first is not None and row.origins is not None:  # what a member gets has flaws of those who sent it
+            if first is not None and row.origins is not None:  # a result has the flaws of its senders
                 origins = row.origins(place, len(members), row.said(event.arg))
                 flaw = next((flaws[origin] for origin in origins if flaws[origin] is not None), None)
             self.results[number] = made, [] if flaw is None else [flaw] * len(made)
@@ -236,7 +236,7 @@ class _Rebuild:
 
     def message(self, number: int, received: Event, before: int) -> None:
         source, sent = cast(int, received.peer), self.plan.events[before]
-        # Taken from the sender's values, and not from what the receiver says it got.
+        # From the sender's values, not from those that the Trace states for the receiver.
         values = self.inputs(source, sent)
         received.layer, received.batches = sent.layer, sent.batches
         flaws = [self.flaws.get((source, value)) for value in sent.inputs] if self.flaws else []
@@ -249,7 +249,7 @@ class _Rebuild:
         self.results[number] = made, []
 
     def done(self, rank: int, number: int, event: Event, wait: Event | None) -> None:
-        # A send brings nothing; all else gives its results to the rank when that has waited, and no earlier.
+        # A send has no results; those of all others arrive when the rank has waited, and no earlier.
         if event.op != "pass_to":
             found = self.results.pop(number, None)
             if found is None:
@@ -269,10 +269,10 @@ def _loads_again(events: Sequence[Event]) -> bool:
 
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
-    """Make all values anew, and all times with the costs of the run, as far as it went. PuzzleError (with rank and
-    source line) where a rule is broken, TraceError where the Trace is not a program at all.
+    """Make all values anew, and all times at the costs of the run, as far as it went. PuzzleError (with rank and source
+    line) if a rule is broken, TraceError if the Trace is no program.
 
-    Where it is not `timed`, times stay what the run says: that is enough to judge whether it is right.
+    Unless `timed`, times stay what the run says, which is enough to judge whether it is right.
     """
     state = _Rebuild(run, timed)
     plan = state.plan
@@ -302,7 +302,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
         event = state.event
         assert event is not None, "a rule is broken by an event"
         error.rank = who if error.rank is None else error.rank
-        # Where it was raised is the line that asked for the check; where it happened, the event knows.
+        # It was raised at the call of the check; the event knows the line where it happened.
         error.where = []
         raise located(error, None, event) from None
     except TraceError:
@@ -311,7 +311,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     for program, values in zip(state.run.programs, state.values, strict=True):
         program.values = tuple(values)  # now they are made
     if timed:
-        # Made on the way, from values that were made anew: what asks for times later need not go through the run again.
+        # The plan was made on the way, from trusted values: later timing need not go through the run again.
         state.run.answers[plan_of] = plan
         times = plan.times(state.run, run.costs, plan.lengths(run.costs.on(run.mesh)))
         for event, issued, start, length in zip(events, *times, strict=True):

@@ -1,7 +1,7 @@
 """retime: the same schedule under other costs. Order, values and partners stay; only the times are worked out anew.
 
-A `Plan` of a run has what does not depend on its costs: the order of its steps, and how much is to be computed or sent
-in each. It is made once, so that the same run under many costs is quick. Events are made when somebody asks for them.
+A `Plan` of a run has all that does not depend on costs: the order of its steps, and the work or data of each. It is
+made once, so that many costs are quick to try. Events are made on demand.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Trace)
 FREE = "free", "", 0, 0, 0
-"""What an operation without a price is."""
+"""The entry of operations without a price."""
 Scale = Callable[[int, Event], Fraction | int]
-"""How long an event of a rank takes, compared with what the costs say. Of a collective its first member is asked."""
+"""The factor by which an event of a rank takes longer than the costs say; of a collective, that of its first member."""
 
 
 def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
-    """Return a copy of a run with the times that `costs` gives, each of them scaled. A run that failed is timed as far
-    as it went.
+    """Return a copy of a run with the times that `costs` gives, each scaled. A run that failed is timed as far as it
+    went.
 
-    A bare `receive()` keeps the message that it got, even if under other costs another would have been first, and a
-    reader serves its requests in the order in which it did.
+    A bare `receive()` keeps the message that it got, even if another would be first under other costs, and a reader
+    serves its requests in the recorded order.
 
     >>> async def work(model):
     ...     model.forward(0, model.get_activation([0]), model.load_weights(0)[0])
@@ -58,19 +58,19 @@ def retime(run: R, costs: Costs, scale: Scale | None = None) -> R:
     for program, a, b in zip(run.programs, plan.first, plan.first[1:], strict=False):
         own = Times(times.issued[a:b], times.start[a:b], times.length[a:b])
         programs.append(_Timed(program, plan.events[a:b], own))
-    # `replace` gives it no answers: those of the old times are wrong here, and the plan is the one that stays true.
+    # `replace` copies no answers, as those about the old times are wrong; only the plan is still right.
     copied = replace(run, programs=programs, costs=costs)
-    copied.answers.update({plan_of: plan, _lengths: lengths})  # nothing else knows the scale
+    copied.answers.update({plan_of: plan, _lengths: lengths})  # only here is the scale known
     return copied
 
 
 @kept
 def alone(run: Trace) -> dict[tuple[int, int], int]:
-    """Return what each communication that took place takes where it has all links for itself, by rank and number,
-    scaled as the run is. Empty where links are not shared, and nothing can take longer."""
+    """Return the time of each communication that took place if it has all links to itself, by rank and number, with
+    the scale of the run. Empty if links are not shared, and nothing can take longer."""
     if not run.costs.shared:
         return {}
-    # What never took place has no length; a wait takes what is left, and a reader times its own.
+    # What never took place has no length; a wait takes the time that is left, and a reader times its own.
     lengths, talks = iter(_lengths(run)), COMMUNICATION - READS
     every = [((p.rank, i), event.op, next(lengths)) for p in run.programs for i, event in enumerate(p.events)]
     return {where: length for where, op, length in every if length >= 0 and op in talks}
@@ -89,28 +89,28 @@ class Times(NamedTuple):
     length: list[int]
 
     def awaited(self, now: int, number: int, wait: tuple[int, ...]) -> int:
-        """Return when a rank goes on that waits for a communication from now on, perhaps in an event of its own."""
+        """Return when a rank goes on that waits from `now` on for a communication, perhaps with a `wait` event."""
         end = cast(int, self.start[number]) + self.length[number]
         # Not max(): this runs for every communication of a run that is timed under many costs.
         after = end if end > now else now
         if wait:
             self.issued[wait[0]] = self.start[wait[0]] = now
-            # The wait takes what is left of it, which is nothing where it was over before.
+            # The wait takes the time that is left: none if it was over before.
             self.length[wait[0]] = after - now
         return after
 
     def held(self, sent: int, before: int) -> None:
-        """Have a message wait for its room, which is free when the receive of the one before it has begun."""
+        """Make a message wait for its room, which is free when the receive of the one before it has begun."""
         self.length[sent] = max(self.length[sent], cast(int, self.start[before]) - cast(int, self.start[sent]))
 
     def read(self, readers: Readers, rank: int, number: int, event: Event, scale: Scale | None) -> None:
-        """Have a reader come to what a rank has asked for."""
+        """Time a read, which the reader serves now."""
         found = readers.read(rank, event.batches, self.issued[number], 1 if scale is None else scale(rank, event))
         self.start[number], self.length[number] = found.start, found.length
 
 
 class _Timed(Program):
-    """A program with other times. Its events are made when somebody asks for them."""
+    """A program with other times. Its events are made on demand."""
 
     def __init__(self, program: Program, events: Sequence[Event], times: Times) -> None:
         self.rank, self.values, self.moves = program.rank, program.values, program.moves
@@ -129,7 +129,7 @@ class _Timed(Program):
 
 @kept
 def plan_of(run: Trace) -> Plan:
-    """Return what the times of a run follow from, under whatever costs. Its copies of other times keep it too."""
+    """Return the plan from which the times of a run follow, under any costs. Retimed copies share it."""
     plan, values_of = Plan(run), [program.values_of for program in run.programs]
     events = plan.events
     for kind, rank, number, others in plan.order.steps:
@@ -141,7 +141,7 @@ def plan_of(run: Trace) -> Plan:
             plan.thing[number] = plan.thing[others[0]]
         elif kind == "issue" and event.op == "pass_to":
             values = values_of[rank](event.inputs)
-            # Else one of them was never made: the run failed before, and its times end there, too.
+            # Else one was never made: the run failed before, and its times end there too.
             if len(values) == len(event.inputs):
                 plan.send(rank, number, event, values)
         elif kind == "meet":
@@ -152,24 +152,23 @@ def plan_of(run: Trace) -> Plan:
 
 
 class Plan:
-    """The steps of a run, and what is to be paid for in each event.
+    """The steps of a run, and the work or data of each event.
 
-    Most runs do the same again and again: few different things have a price, and `thing` says which of them an event
-    is. -1: none that is known, as it did not take place, or a value of it was never made. Who has the values at hand,
-    as they are made or afterwards, tells what each step works on.
+    Runs repeat themselves, so there are few distinct prices, and `thing` says which one an event has. -1: none that is
+    known, as it did not take place, or a value of it was never made. The caller passes each step's values.
     """
 
     def __init__(self, run: Trace) -> None:
         self.order = order(run)
         self.events, self.first = self.order.events, self.order.first
-        # Each price is asked for once: a million events of a run are a few hundred different things.
+        # Each distinct price is worked out once: a million events have a few hundred.
         self.things: dict[tuple[Any, ...], int] = {FREE: 0}
         self.thing = [-1] * len(self.events)
         self._shape, self._mesh = run.shape, run.mesh
         self._again = False  # whether times were asked for before, as a check asks once
 
     def do(self, number: int, row: Operation, event: Event, values: Sequence[Value]) -> None:
-        """Time an operation of a rank by itself, whose row this is."""
+        """Note the work of an operation without communication, which has this row."""
         if row.cost is None:
             self.thing[number] = 0
         else:
@@ -177,12 +176,12 @@ class Plan:
             self.thing[number] = self.things.setdefault(("do", row.name, work, None, None), len(self.things))
 
     def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
-        """Time a message."""
+        """Note the size of a message."""
         key = "pass", event.op, total_elements(values), rank, event.peer
         self.thing[number] = self.things.setdefault(key, len(self.things))
 
     def meet(self, numbers: Sequence[int], event: Event, brought: Sequence[Sequence[Value]]) -> None:
-        """Time a collective: the events of its members, one of them, and what each brings."""
+        """Note the size of a collective: its events' numbers, one of its events, and what each member brings."""
         row = COLLECTIVES[event.op]
         size = row.paced(row.brought(brought), row.said(event.arg))
         same = self.things.setdefault(("meet", event.op, size, event.group, None), len(self.things))
@@ -190,11 +189,11 @@ class Plan:
             self.thing[number] = same
 
     def lengths(self, prices: Costs, scale: Scale | None = None) -> list[int]:
-        """Return what each event takes that has a price, with all links for itself; -1 for the others."""
+        """Return the time of each event that has a price, with all links to itself; -1 for the others."""
         # A thing of -1 finds the last entry, which is -1.
         price = [*self._prices(prices), -1]
         lengths = [*map(price.__getitem__, self.thing)]
-        if type(prices).compute is not Costs.compute:  # ranks and layers have prices of their own, as with Uneven
+        if type(prices).compute is not Costs.compute:  # prices depend on rank and layer, as with Uneven
             things, ask = [*self.things, FREE], cache(prices.compute)
             for rank, (first, after) in enumerate(pairwise(self.first)):
                 for number in range(first, after):
@@ -203,14 +202,14 @@ class Plan:
                         lengths[number] = ask(OPERATIONS[op], rank, self.events[number].layer, work)
         if scale is None:
             return lengths
-        for kind, rank, number, others in self.order.steps:  # who is asked, and which events take as long
+        for kind, rank, number, others in self.order.steps:  # which rank is asked, and which events take as long
             event = self.events[number]
-            # Each once: where it is issued, or takes place. A wait takes what is left, and a reader times its own.
+            # Each once: where it is issued, or takes place. A wait takes the rest, and a reader times its own.
             if kind == "done" or (kind == "issue" and event.op != "pass_to"):
                 continue
             who = event.group[0] if kind == "meet" else rank
             for at in range(number, others[0] if kind == "do" else number + 1):
-                # Scaled before they meet: a collective is as slow as its first member says, for all of its members.
+                # The first member of a collective determines the scale for all.
                 if lengths[at] > 0 and (factor := scale(who, self.events[at])) != 1:
                     scaled = round(lengths[at] * factor)
                     for one in others if kind == "meet" else (at,):
@@ -227,9 +226,9 @@ class Plan:
                 yield prices.message(size, who, whom) if what == "pass" else 0
 
     def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
-        """Return the times of all events, which take so long where they have all links for themselves."""
+        """Return the times of all events, given their `lengths` with all links to themselves."""
         events = self.events
-        # What is never reached keeps what was recorded: in a run that failed that is all there is.
+        # Events that are never reached, in a run that failed, keep their recorded times.
         issued, length = ([*map(attrgetter(name), events)] for name in ("issued", "length"))
         start: list[int | None] = [None] * len(events)
         times = Times(issued, start, length)
@@ -249,10 +248,10 @@ class Plan:
         return times
 
     def alone(self, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> None:
-        """Times where no link is shared: each step takes what it takes, whatever else is under way."""
+        """Fill in times if no link is shared: steps do not slow each other."""
         events, (issued, start, length), clocks = self.events, cast("Any", times), [0] * run.ranks
         streams, readers, ahead = Streams(), Readers(costs, run.mesh), self.partners.ahead if costs.shared else {}
-        # A run that failed has times as far as its steps go; and where links are shared a send may wait for room.
+        # Not for a run that failed, which ends anywhere, nor for shared links, where a send may wait for room.
         quick, self._again = self._again and run.error is None and not costs.shared, True
         for kind, rank, number, others in self._quick_steps if quick else self.order.steps:
             if kind == "do":
@@ -284,23 +283,23 @@ class Plan:
                 if sent in ahead:
                     times.held(sent, ahead[sent])
                 length[number] = took = lengths[number]
-                # It can be received when it is all there (store and forward), and takes its length at this end, too.
+                # Store and forward: it can be received when it is complete, and takes its length at this end too.
                 end = start[sent] + length[sent]
                 start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
             else:
                 took = self.known(lengths, events[number].group[0], number)
-                # Of a meeting `rank` is the number of its group: groups of the same ranks share a stream.
+                # In a meeting `rank` is the number of its group: groups of the same ranks share a stream.
                 begin = streams.carry(rank, max(map(issued.__getitem__, others)), took)
                 for n in others:
                     start[n], length[n] = begin, took
 
     @cached_property
     def _quick_steps(self) -> list[tuple[str, int, int, tuple[int, ...]]]:
-        """The steps of a run with a single one for each end of a message that is awaited there at once, `sent` and
-        `received`: a pipeline is timed in two thirds of the time (tests/trace/test_retiming.py: as it is simulated).
+        """The steps of a run with only one, `sent` or `received`, for each end of a message that is awaited at once: a
+        pipeline is timed in two thirds of the time (tests/trace/test_retiming.py holds it to the simulation).
 
         Such an end keeps its rank busy like a computation, if all messages of that direction are awaited at once: none
-        of them ever finds an earlier one on its stream.
+        ever finds an earlier one on its stream.
         """
         events, steps = self.events, list[tuple[str, int, int, tuple[int, ...]]]()
         calls = ((events[number], rank) for kind, rank, number, _ in self.order.steps if kind == "issue")
@@ -316,13 +315,13 @@ class Plan:
 
     @cached_property
     def partners(self) -> Partners:
-        """The same steps by rank, and who has to do with whom: where links are shared, times say which comes first."""
+        """The same steps by rank, with the partners of each: on shared links, times determine their order."""
         from lib.cluster.shared_links import Partners
 
         return Partners.of(self, self._mesh)
 
     def known(self, lengths: list[int], rank: int, number: int) -> int:
-        """Return what a communication takes. TraceError where a value was never made that it sends."""
+        """Return the length of a communication. TraceError if a value that it sends was never made."""
         if lengths[number] < 0:
             raise TraceError(f"rank {rank}: {self.events[number].op} uses a value before it exists")
         return lengths[number]

@@ -1,4 +1,4 @@
-"""A Trace with a row for each event, value and move: version 1 of the file, and what its text form becomes first.
+"""A Trace with a row for each event, value and move: version 1 of the file, and the first stage of reading its text.
 
     "programs": [{"values": [[kind, field...] or null...], "events": [[...]...],
                   "moves": [[event, store, value, +1 or -1]...]}]
@@ -20,7 +20,7 @@ EVENT_FIELDS, MOVE_FIELDS = 13, 4
 
 
 class Rows:
-    """Makes columns of rows. `names` says for each table where what is in it stood first: errors name that."""
+    """Turns rows into columns. `names` has for each entry of a table where it first stood, for errors to name."""
 
     def __init__(self) -> None:
         self.tables: dict[str, list[Any]] = {"calls": [], "values": [], "sets": []}
@@ -28,8 +28,8 @@ class Rows:
         self._known: dict[tuple[str, bytes], int] = {}
 
     def number(self, table: str, where: str, item: Any) -> int:
-        """Return the number of something in its table. Equal bytes have equal types: 1 is not true there."""
-        key = table, dumps(item, 2)  # of this version equal items have equal bytes, wherever they come from
+        """Return the number of an item in its table. Equal bytes mean equal types too: 1 is not true."""
+        key = table, dumps(item, 2)  # in marshal's version 2 equal items have equal bytes
         if key not in self._known:
             self._known[key] = len(self.tables[table])
             self.tables[table].append(item)
@@ -37,7 +37,7 @@ class Rows:
         return self._known[key]
 
     def columns(self, top: dict[str, Any]) -> dict[str, Any]:
-        """Return the data of version 2 that says the same. TraceError where something is no row."""
+        """Return the same data in version 2. TraceError if something is not a row."""
         programs = top["programs"]
         if type(programs) is list:
             every = enumerate(cast("list[Any]", programs))
@@ -78,7 +78,7 @@ class Rows:
         }  # fmt: skip
 
     def _value(self, where: str, item: Any) -> tuple[int, Any]:
-        """The row of a value without its layer, and that."""
+        """Return the number of a value's row without its layer, and the layer."""
         if item is None:
             return -1, 0
         if not (row := _table(where, item)):
@@ -88,7 +88,7 @@ class Rows:
 
 
 def _table(where: str, item: Any, length: int | None = None) -> list[Any]:
-    """A list, of lists of that length where one is said."""
+    """Return a list, checked to be one: of lists of a `length`, if that is given."""
     if type(item) is not list:
         raise TraceError(f"{where}: expected a list")
     rows = cast("list[Any]", item)

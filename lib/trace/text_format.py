@@ -4,7 +4,7 @@
     costs {"model":"unit","forward":1.0,...}
     0| W0@0.1>0,1 +w0 +o1 I:0-3>2 +a2 F0:0-3/2,0>3 +a3 ... B0:0-3/2,8,0>9,10 U0/9,0,1>11,12 E0/11
 
-A word is `operation layer :batches @arguments %group /inputs >outputs`, and has only what it needs of that:
+A word is `operation layer :batches @arguments %group /inputs >outputs`, without the parts that it does not need:
 
     W load_weights @shard.total    I get_activation    F forward    X loss    B backward    U update
     BI its input half              BW its weight half
@@ -13,12 +13,11 @@ A word is `operation layer :batches @arguments %group /inputs >outputs`, and has
     S3 pass to rank 3              R3 receive from rank 3              =7 wait for event number 7 of the line
     D read @place in the queue of the process's reader
 
-(and whatever else has a row: the words are those of the tables of operations and collectives; `@shard.total.1` loads
-columns of a weight)
+(and all others in the tables of operations and collectives; `@shard.total.1` loads columns of a weight)
 
-`~` behind a communication says that it was not awaited at once; `%0.2.4` names its group where that is not all ranks.
-`+w0` and `-w0` say that value 0 enters or leaves the weights (o optimizer states, a activations, g activation
-gradients, d weight gradients). Times are not in it: reading works them out from the costs, and values from the rules.
+`~` after a communication means that it was not awaited at once; `%0.2.4` names its group if that is not all ranks.
+`+w0` and `-w0` mean that value 0 enters or leaves the weights (o optimizer states, a activations, g activation
+gradients, d weight gradients). There are no times: reading works them out from the costs, and values from the rules.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def _words(program: Program, everybody: tuple[int, ...], texts: dict[int, str]) 
 
 
 def _word(program: Program, event: Event, everybody: tuple[int, ...], texts: dict[int, str]) -> str:
-    """The word of an event. `texts` has those of sets by their ids: a set may be long, and most events share theirs."""
+    """Return the word of an event. `texts` has the texts of sets by id: these may be long, and are mostly shared."""
     op = event.op
     if op == "foreign":
         value = program.values[event.outputs[0]]
@@ -120,10 +119,10 @@ def _field(item: Any) -> str:
 
 
 def from_text(source: str) -> Trace:
-    """Return the run that a text describes, its values by the rules and its times by its costs. TraceError where it is
+    """Return the run that a text describes, its values by the rules and its times by its costs. TraceError if it is
     wrong.
 
-    The text becomes a JSON form first (see `rows`), so that one reader checks everything that comes from outside.
+    The text first becomes JSON (see `rows`), so that one reader checks everything that comes from outside.
     """
     lines = [line for line in source.splitlines() if line.strip()]
     head = _HEAD.fullmatch(lines[0].strip()) if lines else None
@@ -153,7 +152,7 @@ def from_text(source: str) -> Trace:
         raise TraceError(f"the schedule breaks a rule: {error}") from None
     for rank, (said, made) in enumerate(zip(run.programs, rebuilt.programs, strict=True)):
         for before, after in zip(said.events, made.events, strict=True):
-            # The batches that a word shows are those of its values, or the text contradicts itself.
+            # The batches in a word must be those of its values.
             if _shows_batches(before.op) and before.batches != after.batches:
                 raise TraceError(
                     f"rank {rank}: {before.op} says batches {set_text(before.batches)!r}, its values have "
@@ -168,7 +167,7 @@ class _Reader:
     def __init__(self, ranks: int) -> None:
         self.everybody = list(range(min(ranks, 10**6)))
         self.groups: dict[tuple[int, ...], int] = {}
-        # What is stated with all its fields has a form of its own, and no word here.
+        # A value that is stated with all its fields has a form of its own (see `elsewhere`).
         stated = [row for row in OPERATIONS.values() if row.rule is not None or row.kind != "local"]
         self.operations = {row.word: row.name for row in (*stated, *COLLECTIVES.values())}
         # The longest first, so that BI is not read as a B that has a strange number.
@@ -234,7 +233,7 @@ class _Reader:
         elif match["group"] or (match["later"] and not talks):
             return None
         blocking = talks and match["later"] is None
-        # Whatever has a time of its own gets one from the costs; a start that is stated would only be in the way.
+        # Communication gets its start from the costs.
         start = None if talks else 0
         return [op, layer, match["batches"] or "", inputs, outputs, 0, start, 0, -1, arg, group, peer, blocking]
 

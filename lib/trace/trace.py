@@ -1,5 +1,5 @@
-"""The Trace: one run as plain data, and all that anything else reads. Save it, load it, print it, parse it back.
-And the shape of an answer to a question about it."""
+"""The Trace: one run as plain data, which everything else reads. Save it, load it, print it, parse it back. And the
+form of an answer to a question about it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from lib.trace.lifetimes import Lifetimes
     from lib.trace.rebuild import Rebuilt
 
-# Files and text are read and written by modules that a run does not need: they are imported when somebody asks, so
-# that `import lib` stays quick. The same goes for what is worked out from a Trace.
+# Modules that a run does not need, for files, text and what follows from a Trace, are imported on demand, so that
+# `import lib` stays quick.
 D = TypeVar("D")
 MODELS = "Trace.of takes the Models that simulate returned"
 
 FEW, MANY, MOST_UNSEEN = 5_000, 100_000, 10**6
-"""New objects that the collector may go through, which takes a millisecond; the same where somebody has frozen some, so
-that to ask takes milliseconds itself; and those that may be counted as old unseen."""
-# Objects that became old unseen since the collector last looked, and whether any were frozen when that was last asked.
+"""New objects that the collector may go through, which takes a millisecond; the same if some are frozen, when counting
+these takes milliseconds; and those that may be counted as old unseen."""
+# Objects counted as old unseen since the collector last ran, and whether any were frozen at the last count.
 _unseen, _frozen = 0, False
 
 
 @contextmanager
 def without_collector() -> Generator[None]:
-    """Lets the garbage collector wait: what is done inside makes many objects, and no garbage worth looking for. Of
-    10^5 ranks a run is 2.8 times as fast."""
+    """Stop the garbage collector while many objects are made, and no garbage worth looking for. A run of 10^5 ranks is
+    2.8 times as fast."""
     collecting = gc.isenabled()
     look_for_garbage()
     gc.disable()
@@ -54,10 +54,10 @@ def without_collector() -> Generator[None]:
 
 
 def count_as_old() -> None:
-    """Count all objects as old, so that the collector does not go through them at once, for a twentieth of a run."""
+    """Count all objects as old, so that the collector does not go through them at once, which is 5% of a run."""
     global _unseen, _frozen
-    # Where somebody has frozen some, they stay so. To ask means to count them: a kernel, a grader's child and these
-    # tests freeze all that they imported, and are asked a twentieth as often.
+    # Frozen objects stay frozen. Asking means counting them: a kernel, a grader's child and the tests freeze all that
+    # they imported, so they are asked a twentieth as often.
     made = gc.get_count()[0]
     if made <= (MANY if _frozen else FEW):
         return
@@ -69,8 +69,8 @@ def count_as_old() -> None:
 
 
 def freeze() -> None:
-    """Leave all objects that there are to live for good: the collector goes through them never again, here and in the
-    processes that are forked from this one, nor do these count them to know of it."""
+    """Keep all present objects for good: the collector never goes through them again, here or in forked processes,
+    which need not count them to know it."""
     global _frozen
     gc.collect()
     gc.freeze()
@@ -78,8 +78,8 @@ def freeze() -> None:
 
 
 def look_for_garbage() -> None:
-    """Look for runs that nobody has any more: the collector goes through old objects when many have become old before
-    its eyes, and of these it does not know."""
+    """Collect runs that are no longer in use: the collector goes through old objects only when it has seen many become
+    old, and these became old unseen."""
     global _unseen
     if _unseen > MOST_UNSEEN and gc.isenabled():
         _unseen = 0
@@ -87,7 +87,7 @@ def look_for_garbage() -> None:
 
 
 def absent(models: object) -> str | None:
-    """Say why there is no run in what simulate returned: not solved, or failed. None where there is one."""
+    """Return why there is no run in what simulate returned: not solved, or failed. None where there is one."""
     if not isinstance(models, list | tuple) or models:
         return None
     puzzle = getattr(cast("object", models), "puzzle", None)  # a list without Models knows which one is not solved
@@ -95,7 +95,7 @@ def absent(models: object) -> str | None:
 
 
 def nothing_to(do: str, models: object, name: str | None = None) -> str | None:
-    """Return what a picture says where there is no run to draw or to step through. None where there is one."""
+    """Return the words of a picture without a run to draw or to step through. None where there is a run."""
     if absent(models) is None:
         return None
     puzzle = getattr(models, "puzzle", None) or name
@@ -110,7 +110,7 @@ def trace_of(run: object, who: str) -> Trace:
     _need_models(models, who)
     try:
         return Trace.of(cast("list[ModelLike]", models))
-    except AttributeError as error:  # what a Model or its Dist says of itself may be anything
+    except AttributeError as error:  # a Model or its Dist may have any attributes
         raise TypeError(f"{who}, as they are: in these something was replaced ({error})") from None
 
 
@@ -123,7 +123,7 @@ def _need_models(models: Sequence[object], who: str) -> None:
     if thing is None:
         hint = "; does your function end with `return model`?"
     elif is_awaitable(thing) and (code := getattr(thing, "cr_code", None)) is not None:
-        cast("Coroutine[Any, Any, Any]", thing).close()  # Python would complain a second time: it was never awaited
+        cast("Coroutine[Any, Any, Any]", thing).close()  # else Python complains too
         hint = f"; did you forget `await`? models = simulate({code.co_name}, ...) runs it on every rank"
     elif is_awaitable(thing):
         hint = "; did you forget `await`?"
@@ -135,10 +135,10 @@ def _need_models(models: Sequence[object], who: str) -> None:
 
 
 def _state(programs: dict[int, Program]) -> dict[int, tuple[Program, object]] | None:
-    """Return something that changes whenever a rank records anything; None where one of them is no rank's record."""
+    """Return something that changes whenever a rank records anything; None where a program is no rank's record."""
     try:
         return {rank: (program, cast("Any", program).state()) for rank, program in programs.items()}
-    except Exception:  # what stands in its place may be anything
+    except Exception:  # a program may have been replaced by anything
         return None
 
 
@@ -154,11 +154,11 @@ class ModelLike(Protocol):
 
 
 def kept(work_out: Callable[[Trace], D]) -> Callable[[Trace], D]:
-    """Return a function whose answer is worked out once for each Trace, and kept with it. Nobody changes it then."""
+    """Return a function whose answer is worked out once for each Trace and kept with it. Do not change the answer."""
 
     @wraps(work_out)
     def answer(run: Trace) -> D:
-        # Looked up by the function itself: a name could be that of two.
+        # The key is the function: two may share a name.
         if answer not in run.answers:
             run.answers[answer] = work_out(run)
         return run.answers[answer]
@@ -171,8 +171,8 @@ class Trace:
     """One run: its size, its costs, and a program for each rank. `error` is the message of a run that failed. It does
     not change: what follows from it is worked out once (see `kept`).
 
-    `descriptions` say what the layers are; one stands for all where they are alike. `padding` is how many batches
-    after the last one are none of the step's (see `Shape`).
+    `descriptions` are those of the layers, or one for all if they are alike. `padding` is the number of batches after
+    the last one that do not belong to the step (see `Shape`).
 
     >>> async def read(model):
     ...     model.get_activation([0])
@@ -196,26 +196,26 @@ class Trace:
     def of(cls, models: Sequence[ModelLike], error: str | None = None) -> Trace:
         """Return the Trace of a run's Models, in any order; a rank without a Model has an empty program.
 
-        ValueError where there are none, or two of one rank, or they are not of one world.
+        ValueError if there are none, two of one rank, or Models of different worlds.
         """
         _need_models(models if isinstance(models, list | tuple) else [models], MODELS)
         if not models:
             raise ValueError("a Trace needs at least one Model; got none")
-        # Sizes are those of the world: a Model is a student's, who may have written another class of it.
+        # Sizes are those of the world: a student may have written another class of Model.
         world = models[0].dist
-        # On shared links what nobody awaits goes on after the last rank has ended; its times are part of the run.
+        # On shared links, unawaited communication may end after the last rank; its times are part of the run.
         if (settle := getattr(world, "settle", None)) is not None:
             settle()
         programs = {model.rank: model.program for model in models}
         if len(programs) != len(models) or any(model.dist is not world for model in models):
             raise ValueError("the Models of one run have one Dist and different ranks; these do not")
-        # A run that is over is looked at again and again: guessed, drawn, reviewed, compared. While nobody writes on,
-        # it is one Trace, and what follows from it is worked out once. A check believes none of that (see `rebuilt`).
+        # A run that is over is guessed, drawn, reviewed, compared. While nothing more is recorded, it is one Trace, and
+        # what follows from it is worked out once. A check believes none of that (see `rebuilt`).
         over = error is None and getattr(world, "function", None) is not None
         state = _state(programs) if over else None
         if state is not None and world.taken is not None and world.taken[0] == state:
             return world.taken[1]
-        # Copies: who goes on calling operations, as in a notebook, must not change a Trace taken before.
+        # Copies: further operations, as in a notebook, must not change a Trace taken before.
         every = [Program.of(programs.get(rank) or Program(rank)) for rank in range(world.ranks)]
         shape, puzzle = world.shape, getattr(world, "puzzle", None)
         setting = world.costs, world.mesh, world.sandbox, puzzle, error
@@ -236,11 +236,11 @@ class Trace:
 
     @cached_property
     def answers(self) -> dict[object, Any]:
-        """What was worked out of it, by the functions that `kept` made."""
+        """The answers of the functions that `kept` made."""
         return {}
 
     def events(self) -> Iterator[tuple[int, Event]]:
-        """Every event with its rank, rank by rank in program order."""
+        """Yield every event with its rank, rank by rank in program order."""
         for program in self.programs:
             for event in program.events:
                 yield program.rank, event
@@ -250,8 +250,8 @@ class Trace:
         return self.line(event.source)
 
     def line(self, source: Source) -> Place | None:
-        """Return the line of what events keep as their source: looked up once, however many events are of it."""
-        # A hash of code goes through all of it; and events keep theirs.
+        """Return the line of an event's source: looked up once, however many events share it."""
+        # By id: the hash of a code object goes through all of it, and events keep theirs alive.
         key: Any = (id(source[0]), source[1]) if type(source) is tuple else source
         if key not in self._places:
             self._places[key] = place_at(source)
@@ -270,15 +270,15 @@ class Trace:
 
     @kept
     def rebuilt(self) -> Rebuilt:
-        """Return the run worked out anew (see `lib.trace.rebuild`). PuzzleError or TraceError where that cannot be. A
-        check does not ask here: it rebuilds for itself, and believes nothing that is kept."""
+        """Return the run worked out anew (see `lib.trace.rebuild`). PuzzleError or TraceError if that is impossible. A
+        check rebuilds for itself, and believes nothing that is kept."""
         from lib.trace.rebuild import rebuild
 
         return rebuild(self)
 
     def normalised(self, costs: Costs | None = None) -> Trace:
-        """Return this Trace with every value and every time worked out anew, at its own costs or at others: what a
-        verdict speaks of. PuzzleError or TraceError where that cannot be."""
+        """Return this Trace with all values and times worked out anew, at its own costs or at others: what a verdict is
+        about. PuzzleError or TraceError if that is impossible."""
         from lib.trace.retiming import retime
 
         costs = self.costs if costs is None else costs
@@ -328,9 +328,9 @@ class Trace:
 
 
 class Answer(ABC):
-    """The answer to a question about a run: a sentence, lines below it, and what is said at the end.
+    """The answer to a question about a run: a sentence, lines below it, and an end.
 
-    Printed it is all of that; notebooks show it as a picture.
+    Printed it is all of that; notebooks show a picture.
     """
 
     __slots__ = ()
@@ -340,26 +340,26 @@ class Answer(ABC):
         """Answer in a sentence or two."""
 
     def lines(self) -> Iterable[str]:
-        """Give the lines of the answer one by one, without indent."""
+        """Yield the lines of the answer, without indent."""
         return ()
 
     def ends(self) -> Iterable[str]:
-        """Say what there is to say below the lines."""
+        """Yield what comes below the lines."""
         return ()
 
     def text(self) -> str:
-        """Say all of it in words."""
+        """Return all of it in words."""
         return "\n".join([self.head(), *(f"  {line}" for line in self.lines()), *self.ends()])
 
     def __str__(self) -> str:
         return self.text()
 
-    def __repr__(self) -> str:  # a notebook or a console that draws nothing shows words, and not a whole Trace
+    def __repr__(self) -> str:  # what is shown where nothing can draw, instead of a whole Trace
         return self.text()
 
 
 def asked(models: Trace | Sequence[ModelLike], question: str) -> Trace | None:
-    """Return the Trace that a question is about; None where there is no run, which is said."""
+    """Return the Trace that a question is about; None where there is no run, after printing why."""
     if (missing := absent(models)) is not None:
         print(f"{missing}.")
         return None

@@ -1,12 +1,12 @@
-"""Reads a Trace from JSON data that anybody may have written: a whole run, or a TraceError that says where it is wrong.
+"""Reads a Trace from untrusted JSON data: a whole run, or a TraceError that says where it is wrong.
 
-The form is that of `json_format`. Nothing is evaluated or looked up by name; every number has bounds; and what an
+The form is that of `json_format`. Nothing is evaluated or looked up by name; every number has bounds; and all that an
 operation must have (the members of its group, its inputs, the event that it waits for) is checked here once, so that no
-reader of a Trace stumbles over it.
+other reader has to.
 
-Most of a file says again what it said before, on another rank or of another layer. So what is said once, in a row of a
-table or in a column of several ranks, is checked once; and a column is looked at as a whole (its types, its least and
-its largest number), number by number only where something in it is wrong and the error has to say where.
+Most of a file repeats itself, on another rank or for another layer. So a row of a table, and a column that several
+ranks share, is checked once; and a column is checked as a whole (types, least and largest number), number by number
+only to say where it is wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.dims import NAMES, REST, Pieces, Run, RunSet, joined
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape, layer_from
-from lib.values.operations import COMMUNICATION, LOCAL, OPERATIONS, READS
+from lib.values.operations import ARGUMENTS, COMMUNICATION, LOCAL, OPERATIONS, READS
 from lib.values.placement import Place, Schema
 from lib.values.values import KINDS, PIECES, Value, made, value_of
 
@@ -35,25 +35,25 @@ VERSION = 2
 FIELDS = {"format", "version", "layers", "batches", "sandbox", "puzzle", "error"}
 CONTENTS = {"costs", "mesh", "places", "groups", "programs"}
 TABLES = {"calls", "values", "sets", "unit"}
-"""What version 2 has besides."""
+"""Further fields of version 2."""
 TIMES, USED = ("issued", "start", "length"), ("inputs", "outputs")
 EVENT_COLUMNS = ("calls", "layers", "batches", "places", *TIMES)
 COLUMNS = (*EVENT_COLUMNS, *USED, "values", "of", "before", "store", "stored")
 PADDING, DESCRIPTIONS = "padding", "layer_descriptions"
-"""What a file may have besides: batches of padding, and layers that are not the usual ones."""
+"""Optional fields: batches of padding, and layers other than the usual ones."""
 FROM_ELSEWHERE = frozenset(name for name in LOCAL if OPERATIONS[name].rule is None)
 MAX_COUNT = 10**6
 """The most ranks, layers or batches, and the highest rank, layer or batch number."""
 MAX_SET_ITEMS = 3 * 10**6
 """The most numbers that all sets of a file may list, so that a short file cannot fill the memory."""
 MAX_SHARED = 10**7
-"""The most numbers that ranks may have from columns of other ranks, so that a short file cannot fill the memory."""
+"""The most numbers that ranks may share with other ranks, so that a short file cannot fill the memory."""
 MAX_TOTALS = 1000
 """The most different numbers of shards in one file: sizes are exact fractions, and their sums have all denominators."""
 
 
 class Sets:
-    """Reads sets of numbers, each text once: as runs, or number by number, of which a file has not too many."""
+    """Reads sets of numbers, each text once: as runs, or number by number, within a limit for the file."""
 
     def __init__(self) -> None:
         self._runs: dict[str, RunSet] = {"": RunSet()}
@@ -68,7 +68,7 @@ class Sets:
         return found
 
     def runs(self, text: str) -> RunSet:
-        """Return a set as its runs, which may be as long as they like: a part of a million rows is one."""
+        """Return a set as its runs, which may be of any length: a part of a million rows is one."""
         found = self._runs.get(text)
         if found is None:
             found = self._runs[text] = RunSet(*joined([self._run(text, part) for part in text.split(",")]))
@@ -102,8 +102,8 @@ def _digits(text: str) -> bool:
 def decode(data: Any, *, whole: bool = True, names: dict[str, list[str]] | None = None) -> Trace:
     """Return the run in JSON data. TraceError names the first thing that is wrong.
 
-    Where it is not `whole`, values may be null: a text leaves them out, and the rules make them. `names` says what
-    errors call the rows of a table, where that is not the table and their number.
+    Unless it is `whole`, values may be null: a text leaves them out, and the rules make them. `names` has the names of
+    a table's rows in errors, if these are not the table and a number.
     """
     if not isinstance(data, dict) or cast("dict[str, Any]", data).get("format") != FORMAT:
         raise TraceError("this is not a Trace: its format is not 'llm-training-puzzles trace'")
@@ -123,7 +123,7 @@ def decode(data: Any, *, whole: bool = True, names: dict[str, list[str]] | None 
 
 
 class _Call(NamedTuple):
-    """A row of the table of calls: what an event says beside its layer, its batches and its times."""
+    """A row of the table of calls: the fields of an event except its layer, batches and times."""
 
     op: str
     arg: tuple[int, ...]
@@ -136,8 +136,8 @@ class _Call(NamedTuple):
 
 
 class _Reader:
-    """Checks and takes apart the data of one file. Every error names the place in the data: in that of version 1 the
-    one where something stood first, which `names` has for each table."""
+    """Checks and takes apart the data of one file. Every error names the place in the data; in version 1 that is where
+    a row first stood, which `names` has for each table."""
 
     def __init__(self, top: dict[str, Any], whole: bool, names: dict[str, list[str]]) -> None:
         self.top = top
@@ -162,7 +162,7 @@ class _Reader:
         self.groups = [self.group(f"groups[{i}]", g) for i, g in enumerate(self.list("groups", top["groups"]))]
         self.unit = self.number("unit", top["unit"], 1, MAX_TICKS)
         self.calls: list[_Call] = [self.call(*row) for row in self.table("calls")]
-        # Of few calls more has to be looked at than they say: other events, or values.
+        # Few calls need a look at more than themselves: at other events, or values.
         self.loose = {
             number
             for number, row in enumerate(self.calls)
@@ -170,25 +170,25 @@ class _Reader:
         }
         self.batch_sets: list[frozenset[int]] = [self.sets(self.text(*row)) for row in self.table("sets")]
         self.rows = [*self.table("values")]
-        # Those of each rank that has been read.
+        # Of each rank read so far.
         self.columns: list[dict[str, list[Any]]] = []
         self.shared = 0
-        # What has been found of a column, and of several together, is kept by their ids: they stay as long.
+        # Findings about columns, one or several, by their ids: the columns live as long.
         self.spans: dict[int, tuple[set[type], int, int]] = {}
         self.moved: dict[tuple[int, ...], tuple[list[Move], int, int]] = {}
         self.stated: dict[int, tuple[type[Value], Shape, dict[str, Any], dict[Any, Any]]] = {}
         self.made: dict[tuple[int, int], Place] = {}
-        # What rows say of values, their places by row and kind of layer, and values by row and layer.
+        # Values by row and layer; `stated` has the fields of rows, `made` places by row and kind of layer.
         self.known: dict[tuple[int, int], Value | None] = {}
-        # What events have of several columns, by the ids of these.
+        # Fields of events from several columns, by the ids of these.
         self.told: dict[tuple[int, ...], tuple[list[_Call], list[list[int]], list[Any]]] = {}
-        # Calls with their layers that have been looked at.
+        # Calls with their layers that have been checked.
         self.fitting: set[tuple[int, int | None]] = set()
 
     # -- small pieces -------------------------------------------------------------------------------------------
 
     def list(self, where: str, item: Any, length: int | None = None) -> list[Any]:
-        # The very type, and no class made from it: data of this process may come from student code (json_format.plain).
+        # The exact type, no subclass: data of this process may come from student code (json_format.plain).
         if type(item) is not list or (length is not None and len(cast("list[Any]", item)) != length):
             raise TraceError(f"{where}: expected a list{'' if length is None else f' of {length}'}")
         return cast("list[Any]", item)
@@ -230,7 +230,7 @@ class _Reader:
         return ranks, frozenset(ranks)
 
     def shards(self, where: str, total: int) -> None:
-        """Notes a number of shards, of which a file may have only so many different ones."""
+        """Note a number of shards; a file may have only a limited number of different ones."""
         self.totals.add(total)
         if len(self.totals) > MAX_TOTALS:
             raise TraceError(f"{where}: values cut into more than {MAX_TOTALS} different numbers of shards")
@@ -243,10 +243,10 @@ class _Reader:
     # -- columns ------------------------------------------------------------------------------------------------
 
     def column(self, where: str, name: str, item: Any) -> list[Any]:
-        """A column of a rank: its own, or that of an earlier one."""
+        """Return a column of a rank: its own, or that of an earlier one."""
         if type(item) is not int:
             return self.list(f"{where}.{name}", item)
-        # An earlier rank only, so that columns cannot name each other in a circle.
+        # Only of an earlier rank, so that columns cannot refer to each other in a circle.
         found = self.columns[self.number(f"{where}.{name}", item, 0, len(self.columns) - 1)][name]
         self.shared += len(found)
         if self.shared > MAX_SHARED:
@@ -264,7 +264,7 @@ class _Reader:
             span = self.spans[id(column)] = kinds, min(plain, default=0), max(plain, default=0)
         kinds, least, most = span
         allowed = {int, type(None)} if null else {int}
-        # Types and both ends decide for the column; only a wrong one is gone through, to say where.
+        # Types and both extremes decide; only a wrong column is gone through, to say where.
         if not kinds or (kinds <= allowed and low <= least and most <= high):
             return
         for i, one in enumerate(column):
@@ -317,13 +317,13 @@ class _Reader:
         return Program.of(program)
 
     def values(self, where: str, rows: list[Any], layers: list[Any]) -> list[Value | None]:
-        """The values of a rank: each row of the table is read once for each layer."""
+        """Return the values of a rank. Each row of the table is read once for each layer."""
         if len(rows) != len(layers):
             raise TraceError(f"{where}: {len(rows)} values, and layers of {len(layers)}")
         self.within(lambda i: f"{where}[{i}]", rows, 0 if self.whole else -1, len(self.rows) - 1)
         self.within(lambda i: f"{where}[{i}] layer", layers, -1, MAX_COUNT)
         every = [*zip(rows, layers, strict=True)]
-        # Each different one once, in the order of the file: an error names the first that is wrong.
+        # Each distinct one once, in the order of the file: an error names the first that is wrong.
         for number, pair in enumerate(every):  # not every.index(pair): a rank may have as many values as events
             if pair not in self.known:
                 self.known[pair] = None if pair[0] < 0 else self.value(where, number, *pair)
@@ -354,7 +354,7 @@ class _Reader:
         return found
 
     def value(self, where: str, number: int, row: int, layer: int) -> Value:
-        """The value of a row and a layer. Its place is worked out once for all layers of one kind."""
+        """Return the value of a row and a layer. Its place is worked out once for all layers of one kind."""
         if row not in self.stated:
             self.stated[row] = self.fields(f"{where}[{number}]", self.rows[row][1], layer)
         cls, home, fields, more = self.stated[row]
@@ -368,8 +368,8 @@ class _Reader:
         return made(cls, layer, fields["layers"], place, fields.get("step", 0))
 
     def fields(self, where: str, item: Any, layer: int) -> tuple[type[Value], Shape, dict[str, Any], dict[Any, Any]]:
-        """What a row says of values: their class, the step that they are of, the fields of the class after the layer,
-        and along what they are cut besides."""
+        """Return what a row says of values: their class, the Shape of their step, the fields of the class after the
+        layer, and the further dims along which they are cut."""
         kind, *fields = self.list(where, item) or [None]
         cls = KINDS.get(kind) if isinstance(kind, str) else None
         more: Any = fields.pop() if fields and isinstance(fields[-1], dict) else {}
@@ -397,7 +397,7 @@ class _Reader:
         return cls, home, read, more
 
     def rest(self, where: str, schema: Schema, item: Any) -> list[tuple[str, Pieces, int]]:
-        """The parts of the dims along which a value is cut besides."""
+        """Return the parts of the further dims along which a value is cut."""
         every = enumerate(zip(schema.roles, schema.spaces, strict=True))
         dims = {role: dim for at, (role, dim) in every if at not in (schema.split, schema.batch)}
         found: list[tuple[str, Pieces, int]] = []
@@ -418,7 +418,7 @@ class _Reader:
     # -- events -------------------------------------------------------------------------------------------------
 
     def call(self, where: str, item: Any) -> _Call:
-        """A row of the table of calls by itself; `unfit` says what it lacks with its layer."""
+        """Return a row of the table of calls, checked by itself; `unfit` checks it with its layer."""
         op, arg, group, peer, blocking, inputs, outputs = self.list(where, item, 7)
         if type(op) is not str or (op not in OPERATIONS and op not in COLLECTIVES):
             raise TraceError(f"{where}: there is no operation {str(op)[:40]!r}")
@@ -463,15 +463,16 @@ class _Reader:
         rows, ends, (ops, *rest) = self.told[key]
         for name, own in zip(USED, ends, strict=True):
             self.within(lambda i, e=own: here(bisect_right(e, i) - 1), data[name], 0, len(values) - 1)
-        # Before any event is made: it may then take everything as it is.
+        # Before any event is made, which may then take everything as it is.
         self.sensible(where, data, rows, ends[1], values, rank, fresh)
         return map(Event, ops, layers, map(self.batch_sets.__getitem__, batches), *rest)
 
     def fields_of(self, where: str, data: dict[str, list[Any]], rows: list[_Call]) -> Any:
-        """The calls of events, where the inputs and outputs of each begin, and fields but for layers and batches."""
+        """Return the calls of events, where the inputs and outputs of each begin, and all fields except layers and
+        batches."""
         ends = [[*accumulate([getattr(row, name) for row in rows], initial=0)] for name in USED]
         for name, own in zip(USED, ends, strict=True):
-            # Inputs of all events are one column: where those of each begin follows from how many its call has.
+            # Inputs of all events are one column: the calls say how many each has.
             if len(data[name]) != own[-1]:
                 raise TraceError(f"{where}: {len(data[name])} {name}, and {own[-1]} by its calls")
         ops, args, groups, peers, blocking, *_ = zip(*rows, strict=True) if rows else [()] * len(_Call._fields)
@@ -486,8 +487,8 @@ class _Reader:
     def sensible(
         self, where: str, data: dict[str, Any], rows: list[_Call], gives: list[int], values: Any, rank: int, fresh: bool
     ) -> None:
-        """Check what events have to do with their layers, their rank, and each other; where a rank before had the
-        same columns (not `fresh`), their rank. An await brings the outputs, and a second one finds none left."""
+        """Check events against their layers, their rank and each other; if an earlier rank had the same columns (not
+        `fresh`), only against their rank. An await brings the outputs, and a second one finds none left."""
         calls, start = cast("list[int]", data["calls"]), cast("list[int | None]", data["start"])
 
         def refuse(i: int, wrong: str) -> None:
@@ -531,7 +532,7 @@ class _Reader:
             refuse(i, f"{rows[i].op} has results, and nobody waits for it")
 
     def unfit(self, call: _Call, layer: int | None) -> Iterator[str]:
-        """What a call lacks, or has too much, by the row of its operation."""
+        """Yield what is wrong with a call by the row of its operation."""
         op, arg, members, inputs = call.op, call.arg, len(call.members), call.inputs
         if op in COLLECTIVES:
             shared = COLLECTIVES[op]
@@ -552,6 +553,8 @@ class _Reader:
                 yield f"{op} names one of {self.layers} layers, counted from 0"
             if row.says == "part" and not (len(arg) == 3 and 1 <= arg[0] < len(NAMES)):
                 yield f"{op} names a dim and a range of it"
+            if len(arg) not in ARGUMENTS[row.says]:
+                yield f"{op} has {len(arg)} numbers in its argument, not {' or '.join(map(str, ARGUMENTS[row.says]))}"
             if not row.fits(self.shape, layer, inputs):
                 yield f"{op} has {row.inputs(self.shape, layer)} inputs"
         elif op in READS and (inputs or arg[1:]):

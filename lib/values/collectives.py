@@ -1,10 +1,11 @@
 """The collectives, one row each: what members bring, what each gets, and how much moves.
 
-A row is all there is to a collective, but for the tensors of a replay: the simulator, the check, the figures, the
-pictures and the replay read this table, and none asks for a name. Costs are those of ring algorithms (Patarasuk and
-Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members and a whole tensor of S elements, one pass round
-the ring takes n - 1 messages of S/n elements from every member. NCCL chooses between rings and trees by
-size; here sums and gathers always take the ring, so that a figure can be worked out on paper.
+A row defines a collective completely, except its replay kernel: the simulator, the check, the figures, the pictures and
+the replay read its properties. No rule asks for a name; only advice and texts may.
+
+Costs are those of ring algorithms (Patarasuk and Yuan 2009, https://doi.org/10.1016/j.jpdc.2008.09.002): with n members
+and a whole tensor of S elements, one pass round the ring takes n - 1 messages of S/n elements from every member. NCCL
+chooses between rings and trees by size; here sums and gathers always take the ring, so that paper is enough.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ from lib.values.values import Elements, Value
 
 Results = list[Any]
 Size = Callable[[Sequence[Value]], Elements]
-"""How large some values are together: in elements, or in whatever a replay makes of them."""
+"""The size of some values together: in elements, or in the unit of a replay."""
 Whole = Callable[[Sequence[Any], int, Size], Elements]
 """The size of a whole tensor, of what all members bring and the place of the root."""
 
 
-# Rows are compared by what they are, not by what they say: methods that nobody calls take a third of their import.
+# Rows are compared by identity: unused comparison methods would take a third of the time of their import.
 @record(eq=False)
 class Travel:
-    """The way data goes from member to member, in so many `rounds` that follow each other.
+    """How data goes from member to member, in a number of `rounds`, one after the other.
 
-    In each round the busiest link carries the `share` of the whole that so many members make it, and each member
-    sends so many `messages`, whose latencies are on the critical path. Data that goes `straight` from each member to
-    each other passes the links between these two alone.
+    In each round the busiest link carries a `share` of the whole, and each member sends a number of `messages` whose
+    latencies are on the critical path; both depend on the number of members. Data that goes `straight` from each
+    member to each other uses only the links between the two.
     """
 
     rounds: int
@@ -70,19 +71,17 @@ class Collective:
     `name` is Model's method, `word` its short form in text and pictures, `arguments` what a student writes between the
     brackets.
 
-    What the members bring is a value each, or of `many` a list of values each, one for each member, or where there are
-    `origins` for each of these; in a `bucket` it is a list as long as they agree on, of values of several layers.
-    `law` is what is done to values, of whatever number of members, and complains where they do not fit. All members get
-    what comes of it, unless `gives` maps what they bring, in group order, to what each gets: a value, a list of them,
-    or None.
-    `along`: the call may name a dim of a tensor, by its number, which then stands where a root does. `root` says what
-    the rank is that has the part of its own, in two ways, where there is one: "the rank ..." and "the rank, by its own
-    number, ...". `origins` are the members whose values are in what member i of n gets, None for all.
+    Each member brings a value; with `many`, a list with a value for each member (or for each of its `origins`); in a
+    `bucket`, a list of values of any layers, of a length that all agree on.
+    `law` takes the values of any number of members, and raises where they do not fit. All members get its result,
+    unless `gives` maps what they bring, in group order, to what each gets: a value, a list of them, or None.
+    `along`: the call may name a dim of a tensor, by its number, where others have a root. `root`: two phrases that
+    describe the root rank, for messages: "the rank ..." and "the rank, by its own number, ...". `origins`: the members
+    whose values are in the result of member i of n, None for all.
 
-    `size` gives S, the size of the whole tensor; `pace` the whole of equal parts that takes as long, where members
-    bring unequal ones; `travel` is how it moves, and `sends` what each member sends, where that is not the same for
-    all. An `in_place` collective writes over its input, so that its
-    output needs no memory of its own.
+    `size` gives S, the size of the whole tensor; `pace`, where parts are unequal, the size of an evenly split tensor
+    that would take the same time; `travel` is how it moves, and `sends` what each member sends, where that differs.
+    An `in_place` collective writes over its input, so its output needs no memory of its own.
     """
 
     name: str
@@ -104,20 +103,19 @@ class Collective:
 
     @property
     def signature(self) -> str:
-        """Return how a student writes it."""
+        """Return the call as a student writes it."""
         return f"await model.{self.name}({self.arguments})"
 
     def results(self, values: Sequence[Any], said: int = 0) -> Results:
-        """Return what each member gets, of what all bring and of what their calls say besides."""
+        """Return what each member gets, from what all bring and the argument of their calls (see `said`)."""
         return [self.law(*values)] * len(values) if self.gives is None else self.gives(values, said)
 
     def said(self, arg: Sequence[int]) -> int:
-        """Return what its call says besides, in the argument of an event: the place of its root, or a dim; 0 for
-        nothing."""
+        """Return the number in the argument of its event: the place of its root, or a dim; 0 if there is neither."""
         return arg[0] if arg and (self.root or self.along) else 0
 
     def takes(self, place: int, members: int) -> int:
-        """Return how many values the member at a place brings, of `many` that are no bucket."""
+        """Return how many values the member at a place brings to a collective of `many` that is no bucket."""
         return members if self.origins is None else sum(1 for _ in self.origins(place, members, 0))
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
@@ -125,27 +123,26 @@ class Collective:
         return [mine if self.many else mine[0] for mine in values]
 
     def paced(self, values: Sequence[Any], root: int = 0) -> Elements:
-        """Return the size of a whole on which the time depends."""
+        """Return the size of the whole that determines the time."""
         return (self.pace or self.size)(values, root, total_elements)
 
     def sent(self, values: Sequence[Any], root: int = 0, size: Size = total_elements) -> list[Elements]:
-        """Return what each member sends, of what all members bring: in a ring all the same, on the average."""
+        """Return what each member sends, from what all bring: in a ring the same for all, on average."""
         if self.sends is not None:
             return self.sends(values, root, size)
         members = len(values)
         return [self.travel.rounds * Fraction(members - 1, members) * self.size(values, root, size)] * members
 
     def messages(self, members: int) -> int:
-        """Return how many messages each member sends, whose latencies are on the critical path."""
+        """Return how many of each member's messages have latencies on the critical path."""
         return self.travel.rounds * self.travel.messages(members)
 
     def pairs(self, values: Sequence[Any], root: int) -> Iterator[tuple[int, int]]:
-        """Yield the members between which the law may be broken, the first in order first: few, however many
-        members."""
-        if self.root and self.origins is not None:  # it is the root's value alone that the others have to fit
+        """Yield the pairs of members between which the law may be broken, in order: few, however many members."""
+        if self.root and self.origins is not None:  # the others only have to fit the root's value
             yield from ((root, other) for other in range(len(values)) if other != root)
             return
-        # Those that share something first: any two of a whole grid may differ in all of its dims, and fit.
+        # First those that share something: two members of a grid may differ in all dims, and fit.
         owners: dict[object, int] = {}
         shared: set[tuple[int, int]] = set()
         apart = _APART.get(self.law)
@@ -154,7 +151,7 @@ class Collective:
                 owner = owners.setdefault(item, place)
                 if owner != place:
                     shared.add((owner, place))
-        # In the order of the group, in every run: a set of tuples has none that a message could rely on.
+        # In the order of the group, so that messages are the same in every run.
         yield from sorted(shared)
         yield from ((0, other) for other in range(1, len(values)))
 
@@ -165,10 +162,10 @@ def values_in(result: Any) -> list[Value]:
 
 
 def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
-    """The sums of the first values of all buckets, of the second ones, and so on."""
+    """Return the sums of the first values of all buckets, of the second ones, and so on."""
     first = buckets[0]
     for bucket in buckets[1:]:
-        # Real buckets are flat buffers, in which gradients of two layers would be added without a word.
+        # Real buckets are flat buffers, which would silently add gradients of two layers.
         if len(bucket) != len(first):
             raise RuleError(facts.OtherBucket(len(first), len(bucket)))
     return [reduce(*values) for values in zip(*buckets, strict=True)]
@@ -205,12 +202,12 @@ def _halo(values: Sequence[Sequence[Value]], root: int) -> Results:
 
 
 def _cells(parts: Sequence[Part]) -> Iterable[tuple[int, ...]]:
-    """The pieces of all parts; but of the first, of a part that is whole one piece will do."""
+    """Yield the cells of all parts; a part that is whole, except the first, counts as one piece."""
     return product(*[ONE_PIECE if at and part.whole else part.pieces for at, part in enumerate(parts)])
 
 
 def _summed(value: Any) -> Iterable[tuple[int, ...]]:
-    """What is in a sum: batches and rows of a gradient, the terms of a partial sum."""
+    """Yield what is in a sum: batches and rows of a gradient, terms of a partial sum."""
     return _cells(value.place.sums)
 
 
@@ -220,7 +217,7 @@ _APART: dict[Callable[..., object], Callable[[Any], Iterable[object]]] = {
     average: _summed,
     _bucket_sum: lambda bucket: ((at, batch) for at, value in enumerate(bucket) for batch in value.place.batches),
 }
-"""What no two members may have in common, by the law: the pieces along which values are gathered, or added up."""
+"""By law, what no two members may have in common: the pieces along which values are gathered, or added up."""
 
 
 def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
@@ -228,8 +225,8 @@ def _first(values: Sequence[Any], root: int, size: Size) -> Elements:
 
 
 def _first_alone(values: Sequence[Any], root: int, size: Size) -> Elements:
-    """Without what stands beside it in a part of a sum."""
-    # Without the count beside a mean: `average` takes equal ones only, so nobody sends it, as SyncBatchNorm has to.
+    """Return the size of the first value, without what accompanies a part of a sum."""
+    # `average` takes only means over equally many points, so their counts are not sent, unlike in SyncBatchNorm.
     return simplest(Fraction(size(values[:1])) / (1 + values[0].place.schema.running))
 
 
@@ -238,31 +235,31 @@ def _largest(values: Sequence[Any], root: int, size: Size) -> Elements:
 
 
 def _padded(values: Sequence[Any], root: int, size: Size) -> Elements:
-    """In each step of a ring all wait for the largest part that is on its way."""
+    """Return the even whole that takes as long: in each step of a ring all wait for the largest part."""
     return len(values) * _largest(values, root, size)
 
 
 def _exchanged(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
-    """The even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
+    """Return the even exchange that takes as long: the busiest member sends or receives (n - 1)/n of it."""
     members = len(values)
     if members == 1:
         return size(values[0])
     most: Elements = 0
     for i, row in enumerate(values):
         column = [value for other in values for value in other[i : i + 1]]
-        # Full duplex: sending and receiving go on at once, so the larger one counts. The own piece moves nowhere.
+        # Full duplex: sending and receiving happen at once, so the larger one counts. The own piece stays.
         most = max(most, max(size(row), size(column)) - size(row[i : i + 1]))
-    # Undoes the (n - 1)/n that a link carries of a whole: what comes out is what the busiest member moves.
+    # Undoes the (n - 1)/n that a link carries of a whole, so that the time is that of the busiest member.
     return simplest(Fraction(members, members - 1) * most)
 
 
 def _padded_pieces(values: Sequence[Sequence[Value]], root: int, size: Size) -> Elements:
-    """The even exchange in which each piece has the size of the largest of all."""
+    """Return the even exchange in which each piece has the size of the largest."""
     return len(values) * _largest([value for row in values for value in row], root, size)
 
 
 def _all_but_the_next(values: Sequence[Any], root: int, size: Size) -> list[Elements]:
-    """In a ring each member sends its own part, and hands on all others but that which its successor brought."""
+    """Return what each member of a ring sends: its own part, and all others except its successor's."""
     whole = size(values)
     return [whole - size([value]) for value in (*values[1:], values[0])]
 
@@ -290,7 +287,7 @@ COLLECTIVES = table(
             "broadcast", "BC", "broadcast", "value, layer, root",
             lambda values, root, size: size(values[root : root + 1]), CHAIN, _as_large, _broadcast,
             root=("whose value everybody gets", "that has what all others get"),
-            # What the others brought is overwritten, so its flaws are, too.
+            # The others' values are overwritten, and so are their flaws.
             origins=lambda member, members, root: (root,), in_place=True,
         ),
         # A step of ring attention (Liu et al. 2023): blocks that go round need not fit each other.
@@ -321,5 +318,5 @@ COLLECTIVES = table(
 
 
 def title(op: str) -> str:
-    """Return the name of an operation in a sentence: "all-gather"; one that is no collective has its own."""
+    """Return the name of an operation in a sentence: "all-gather"; that of one that is no collective is unchanged."""
     return COLLECTIVES[op].title if op in COLLECTIVES else op

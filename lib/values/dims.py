@@ -1,7 +1,7 @@
 """The kinds of dims, a row each: places, files, sentences, pictures and a student's calls read the row.
 
-Whatever a tensor extends along, or may be a partial sum over, is a dim of one of these kinds. Some elements of a dim
-are a set by its runs, so that a million rows that lie together cost as much as one.
+A tensor extends along dims of these kinds, and may be a partial sum over some. Elements of a dim are a set of runs, so
+that a million adjacent rows cost as much as one.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from lib.record import record, table
 
 NO_PIECES: frozenset[int] = frozenset()
 SPACE: Final[tuple[str, ...]] = ("rows", "columns", "planes")
-"""The dims of a grid. Rows has every activation."""
+"""The dims of a grid. Every activation has rows."""
 OUTPUTS: Final[dict[str, str]] = dict(zip(SPACE, ("outputs", "output_columns", "output_planes"), strict=True))
-"""What the gradient of a part is a sum over where others take its edges, too, by the dim of the grid."""
+"""The sum in the gradient of a part whose edges others take too, by the dim of the grid."""
 AVERAGED: Final[dict[str, str]] = dict(zip(SPACE, ("averaged", "averaged_columns", "averaged_planes"), strict=True))
-"""What one number for a whole grid, or its gradient, is a sum over, by the dim of the grid."""
+"""The sum in one number for a whole grid, or in its gradient, by the dim of the grid."""
 Run = tuple[int, int]
 N = TypeVar("N", int, int | Fraction)
 
@@ -33,12 +33,12 @@ N = TypeVar("N", int, int | Fraction)
 class DimKind:
     """A kind of dim.
 
-    `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several: where
-    nothing is said, the role without its s, and with it. `counted`: it is made of whole elements, and a part of it is a
-    set of these; any other is cut into n equal pieces, which may end within an element. `partial`: tensors are only
-    summed over it, never split along it. `field`: what the classic values call its pieces.
+    `role` is its name in files and calls, `noun` and `plural` are words for one of its pieces and for several: by
+    default the role without and with its s. `counted`: it consists of whole elements, and a part is a set of these; any
+    other is cut into n equal pieces, which may end within an element. `partial`: tensors are only summed over it, never
+    split along it. `field`: the name of its pieces in the classic values.
 
-    What to do about values that do not fit along it is in `lib/diagnosis/advice.toml`.
+    Advice on values that do not fit along it is in `lib/diagnosis/advice.toml`.
     """
 
     role: str
@@ -72,14 +72,14 @@ _ROWS = (
     *[DimKind(OUTPUTS[of], counted=True, partial=True, plural=f"output {of}") for of in SPACE[1:]],
     *[DimKind(AVERAGED[of], counted=True, partial=True, plural=f"averaged {of}") for of in SPACE],
 )
-# Heads are no dim of their own: some of them are some of the features, as a linear layer gives them, and attention asks
-# that none is broken (see `LayerKind.unbroken`).
+# Heads are no dim of their own: they are parts of the features that a linear layer gives, and attention checks that
+# none is broken (see `LayerKind.unbroken`).
 DIMS: Final = table(_ROWS, by="role")
 """The kinds of dims by role."""
 NAMES: Final = ("", *DIMS)
-"""Their roles. A Trace names one by its number here, from 1 on, so a row is only ever added at the end."""
+"""Their roles. A Trace has the number of one here, from 1 on, so rows are only added at the end."""
 REST: Final = {kind.role: kind.plural for kind in DIMS.values() if kind.field is None}
-"""Those that may be cut beside the ones that students name by `shards` and `batches`, and the word for their pieces."""
+"""Dims other than those that students name by `shards` and `batches`, and the words for their pieces."""
 
 
 class RunSet(Set[int]):
@@ -96,7 +96,7 @@ class RunSet(Set[int]):
         """Return the set of some numbers."""
         return items if isinstance(items, RunSet) else cls(*runs(items))
 
-    # What `Set` makes the results of its operators with.
+    # `Set` makes the results of its operators with it.
     _from_iterable = of
 
     @classmethod
@@ -106,7 +106,7 @@ class RunSet(Set[int]):
 
     @classmethod
     def union(cls, sets: Iterable[RunSet]) -> RunSet:
-        """Return what is in any of some sets."""
+        """Return the union of some sets."""
         return cls(*joined(chain.from_iterable([one.runs for one in sets])))
 
     def rest(self, size: int) -> RunSet:
@@ -115,7 +115,7 @@ class RunSet(Set[int]):
 
     def nth(self, low: int, high: int) -> RunSet:
         """Return the numbers from the one at place `low`, in order, to the one before place `high`."""
-        # Places are counted through all runs: what a run has used up is taken off both ends.
+        # Places count through all runs: the length of each run is taken off both ends.
         found: list[Run] = []
         for first, after in self.runs:
             if low < high and low < after - first:
@@ -137,13 +137,13 @@ class RunSet(Set[int]):
     def __contains__(self, item: object) -> bool:
         if not isinstance(item, int):
             return False
-        # Runs are in order and apart, so only the last one that begins no later can have it.
+        # Runs are in order and disjoint, so only the last that begins no later can have it.
         at = bisect_right(self.runs, item, key=itemgetter(0))
         return at > 0 and item < self.runs[at - 1][1]
 
     def __hash__(self) -> int:
-        # An equal frozenset hashes otherwise. `Dim.piece` keeps to one of the two kinds in a dim's table; elsewhere a
-        # miss costs a second entry, and nothing else.
+        # An equal frozenset has another hash. `Dim.piece` uses only one of the two in a dim's table; elsewhere a miss
+        # only costs a second entry.
         return hash(self.runs)
 
     def __eq__(self, other: object) -> bool:
@@ -157,7 +157,7 @@ class RunSet(Set[int]):
     __rand__ = __and__
 
     def __le__(self, other: Set[int]) -> bool:
-        # By runs, as `&` is: the mixin of `Set` would ask for each of a million numbers.
+        # By runs, as `&` is: the mixin of `Set` would test a million numbers one by one.
         return len(self & other) == self._count
 
     def __ge__(self, other: Set[int]) -> bool:
@@ -173,7 +173,7 @@ class RunSet(Set[int]):
 def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
     """Return the union of ranges, given in any order."""
     found: list[tuple[N, N]] = []
-    # Ranges that only touch become one: then equal sets have equal runs, and can be compared and looked up by them.
+    # Ranges that touch become one, so that equal sets have equal runs.
     for low, high in sorted(ranges):
         if found and low <= found[-1][1]:
             found[-1] = (found[-1][0], max(found[-1][1], high))
@@ -183,9 +183,9 @@ def joined(ranges: Iterable[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
 
 
 def common(mine: Sequence[tuple[N, N]], theirs: Sequence[tuple[N, N]]) -> tuple[tuple[N, N], ...]:
-    """Return what two unions of ranges have in common. In each they are in order, and no two touch."""
+    """Return the intersection of two unions of ranges, each in order, with no two touching."""
     found: list[tuple[N, N]] = []
-    # As in a merge: whichever range ends first has met all that it can meet.
+    # As in a merge: the range that ends first can meet no more.
     at = to = 0
     while at < len(mine) and to < len(theirs):
         low, high = max(mine[at][0], theirs[to][0]), min(mine[at][1], theirs[to][1])
@@ -200,7 +200,7 @@ def common(mine: Sequence[tuple[N, N]], theirs: Sequence[tuple[N, N]]) -> tuple[
 
 def gaps(ranges: Iterable[tuple[N, N]], size: int) -> tuple[tuple[N, N], ...]:
     """Return what lies between ranges that are in order, from 0 to a size."""
-    # A gap is from the end of one range to the beginning of the next: pair the ends one place further on.
+    # A gap is from the end of one range to the start of the next, so the ends are paired one place further on.
     ends: list[Any] = [0, *chain.from_iterable(ranges), size]
     return tuple([(low, high) for low, high in zip(ends[::2], ends[1::2], strict=True) if low < high])
 
@@ -209,22 +209,21 @@ Pieces = frozenset[int] | RunSet
 
 
 def united(sets: Sequence[Pieces]) -> Pieces:
-    """Unite some sets, at least one, of one kind."""
+    """Return the union of at least one set, all of one kind."""
     if isinstance(sets[0], RunSet):
         return RunSet.union(map(RunSet.of, sets))
     return NO_PIECES.union(*sets)
 
 
 def listed_numbers(pieces: Pieces) -> int:
-    """Return how many numbers are written down in it."""
+    """Return how many objects it consists of: runs or numbers."""
     return len(pieces.runs) if isinstance(pieces, RunSet) else len(pieces)
 
 
 class Relation(ABC):
-    """A relation of dims: which elements of one each element of another needs. Asked of sets of them, each worked out
-    once.
+    """A relation of dims: which elements of one are needed by each element of another. Applied to sets, once each.
 
-    Two that say the same are equal: layers that are alike then have one schema, and one table of what is known.
+    Equivalent relations are equal, so that layers that are alike have one schema, and share its tables.
     """
 
     @cached_property

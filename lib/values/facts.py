@@ -1,7 +1,7 @@
 """What can be wrong with values, by name, as in `facts.Unsummed(gradient, batches)`.
 
-The facts are in `lib.diagnosis.facts`, each with its fields and the causes that it may have: only a broken rule needs
-them, so they are imported when one is.
+The facts are in `lib.diagnosis.facts`, each with its fields and possible causes: they are imported when a rule is
+broken.
 """
 
 from importlib import import_module

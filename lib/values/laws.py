@@ -1,14 +1,14 @@
-"""What happens to values: two laws, and what undoes the first.
+"""What happens to values: two laws, and the inverse of the first.
 
 - **gather** (`combine`): the union along the dim that is *split* (shards, batches, features), all else equal;
 - **reduce** (`+`): the *disjoint* union over what is *summed* (batches of a gradient, terms of a partial sum);
 - **cut** (`shard`): a shard of a complete value, a part of the batches of an activation, or of any other dim.
 
-What is put together differs along one dim, or lies in a grid of several, such as batches and rows.
+Values that are put together differ along one dim, or fill a grid of several, such as batches and rows.
 
 They are what all-gather and all-reduce do to tensors, concatenation and sum, without the numbers: that a batch counts
-twice is seen in a set, and in floats only by luck. Left out is rounding, so here sums are associative. They ask the
-places of the values, and a place is all that changes. What they refuse they say as a fact.
+twice shows in a set, but in floats only by luck. There is no rounding, so sums are associative. The laws read and
+change only the places of values. They refuse with a fact.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
     V = TypeVar("V", bound=Value)
 MOST_LOOKED_UP = 256
-"""Values whose union is looked up, as a key of so many places; of more it is worked out."""
+"""The most values whose union is looked up, by all their places; that of more is worked out."""
 FIELDS = {kind.role: kind.field for kind in DIMS.values() if kind.field is not None}
-"""What students call the pieces of a dim; those of others have the name of its role."""
+"""The students' name for the pieces of a dim; without an entry, the role."""
 _place_of = attrgetter("place")
 ASKED = ("layer", "total", "step", "shards", "batches", *REST)
-"""In what two values may differ, in the order in which it is told."""
+"""The fields in which two values may differ, in the order in which they are reported."""
 
 
 def gather(*values: V) -> V:
     """Return the union along the one dim in which they differ, all else equal: the first law. The parts must not
     overlap.
 
-    Split are the shards of a weight, of its gradient and of its optimizer state, the batches of activations, and the
-    features of both.
+    It joins shards of a weight, its gradient or its optimizer state, and batches or features of activations and their
+    gradients.
     """
     first = values[0]
     kind, layer, step = type(first), first.layer, first.updates
@@ -56,7 +56,7 @@ def gather(*values: V) -> V:
 def reduce(*values: V) -> V:
     """Return the disjoint union over the summed set, all else equal: the second law.
 
-    Summed are weight gradients, over their batches, and activations that are partial sums.
+    It adds weight gradients, over their batches, and activations that are partial sums.
     """
     first = values[0]
     place: Place | None = getattr(first, "place", None)
@@ -70,7 +70,7 @@ def reduce(*values: V) -> V:
 
 
 def average(*values: V) -> V:
-    """Return the mean of some means, which is the mean of what they are over where each is over as much."""
+    """Return the mean of means, each over equally many points, which is then the mean of all points."""
     first = values[0]
     if not (first.place.open and first.place.schema.running and first.place.part(AVERAGED["rows"])):
         raise RuleError(facts.NoMean(first))
@@ -84,9 +84,9 @@ def average(*values: V) -> V:
 
 
 def _together(verb: str, values: Sequence[Value]) -> Place:
-    """The place of several values together. Of a few it is looked up: a run puts the same ones together in each layer,
-    and on each rank."""
-    # The key is hashed by identity, which is enough: within a step there is one object for each place.
+    """Return the place of several values together. For few it is looked up: a run puts the same ones together in each
+    layer, and on each rank."""
+    # Keys are hashed by identity, which is enough: a step has one object for each place.
     places = tuple(map(_place_of, values))
     if len(places) > MOST_LOOKED_UP:
         return _united(verb, values)
@@ -95,7 +95,7 @@ def _together(verb: str, values: Sequence[Value]) -> Place:
 
 
 def _united(verb: str, values: Sequence[Value]) -> Place:
-    """The union along one dim or sum, all else equal; or a grid along several of those that are said."""
+    """Return the union along one dim or sum, all else equal, or of a grid along several."""
     first, place, schema = values[0], values[0].place, values[0].place.schema
     # The dim is guessed from the first and the last value. The loop below finds out whether all differ there and
     # nowhere else; that, and not each pair by itself, keeps a gather over 10^5 ranks linear.
@@ -115,7 +115,7 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
         if not other_grid and ((theirs[at + 1 :] == tail and theirs[:at] == head) or alike(parts, theirs, at)):
             continue
         adding = values if verb != "sum" else [value for value in values if not value.place.zero]
-        if len(adding) < len(values):  # zero adds nothing
+        if len(adding) < len(values):  # zeros add nothing
             return reduce(*adding).place if adding else place
         found = _grid_of(verb, values)
         if found is not None:
@@ -123,18 +123,18 @@ def _united(verb: str, values: Sequence[Value]) -> Place:
         _refuse(verb, first, other, None if other_grid else at)
         raise RuleError(facts.Different(verb, FIELDS.get(schema.roles[at], schema.roles[at]), first, other))
     each = [value.place.parts[at].pieces for value in values]
-    # They are disjoint if none is lost in the union: one comparison for any number of values.
+    # They are disjoint if the union loses none: one comparison for any number of values.
     pieces = united(each)
     if len(pieces) != sum(map(len, each)):
         _refuse_twice(verb, values, at)
-    # Only what is larger than the lines that spelled it out counts against the limit of the run.
+    # Only sets that are larger than the code that spelled them out count against the limit of the run.
     if len(pieces) > SMALL_SET * len(values):
         mine.dim.may_make(pieces, len(values))
     return schema.place(*head, mine.dim.piece(mine.grid, pieces), *tail)
 
 
 def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
-    """The union of boxes that fill a grid: each of its cells is there once. None where they do not."""
+    """Return the union of boxes that fill a grid, with each cell once; None if they do not."""
     place = values[0].place
     parts, cells = list(place.parts), 1
     ndim = place.schema.ndim
@@ -161,7 +161,7 @@ def _grid_of(verb: str, values: Sequence[Value]) -> Place | None:
 
 
 def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
-    """Shard `shard` of `total` of a value: of the part of a weight, of the batches, or of another dim, in order."""
+    """Return shard `shard` of `total` of a value: of its part of a weight, its batches, or another dim, in order."""
     if not (isinstance(shard, int) and isinstance(total, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RuleError(facts.NoShard(shard, total, loads=False))
     place = value.place
@@ -172,7 +172,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
         if not pieces or len(pieces) % total:
             raise RuleError(facts.Undivided(value, words.plural, len(pieces), total))
         dim.may_make(pieces)
-        # A set has no order to rely on: shard i of the batches has the i-th ones by number.
+        # Sets have no order: shard i of the batches has the i-th ones by number.
         low, high = (number * len(pieces) // total for number in (shard, shard + 1))
         mine = pieces.nth(low, high) if isinstance(pieces, RunSet) else frozenset(sorted(pieces)[low:high])
         return value.at(place.having(dim.name, dim.piece(part.grid, mine)))
@@ -189,7 +189,7 @@ def cut(value: V, shard: int, total: int, role: str | None = None) -> V:
 
 
 def piece(value: V, role: str, low: int, high: int) -> V:
-    """Return the elements from `low` up to `high` of a dim of a value, which has to have them."""
+    """Return the elements from `low` up to `high` of a dim of a value. RuleError if it does not have them."""
     part = _dim_of(value, role)
     wanted = RunSet.span(low, high) if 0 <= low <= high <= part.dim.size else None
     if wanted is None or not DIMS[role].counted or not wanted <= part.pieces:
@@ -206,8 +206,8 @@ def _dim_of(value: Value, role: str) -> Part:
 
 
 def total_elements(values: Iterable[Value]) -> Elements:
-    """Elements of all values together. Sums fractions of one denominator as whole numbers: they are slow."""
-    # A Fraction finds a common divisor in every sum; here that is done once for each denominator.
+    """Return the elements of all values together."""
+    # A Fraction finds a common divisor in every sum, which is slow; here that is done once for each denominator.
     whole, parts = 0, dict[int, int]()
     for value in values:
         size = value.place.elements
@@ -221,7 +221,8 @@ def total_elements(values: Iterable[Value]) -> Elements:
 
 
 def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
-    """Says in what two values differ, if they do, other than that along which they are put together."""
+    """Raise if two values differ in anything but the dim being joined. Returns where they do not: the caller refuses
+    them for another reason, or several values together."""
     if type(first) is not type(other):
         if is_awaitable(other):
             raise forgotten_await(f"cannot {verb} a call that was not awaited", f"another {first.kind}", other)
@@ -235,13 +236,13 @@ def _refuse(verb: str, first: Value, other: Value, at: int | None) -> None:
 
 
 def _has(value: Value, field: str) -> object:
-    """Return what a value has in a field, or which part of a dim it is."""
+    """Return a value's field, or its part of a dim, in a form that can be compared."""
     part = value.place.part(field) if field in REST else None
     return getattr(value, field, None) if part is None else part.whole or (part.grid, part.pieces)
 
 
 def _refuse_twice(verb: str, values: Sequence[Value], at: int) -> NoReturn:
-    """Names the pieces that are in two of the values."""
+    """Raise with the pieces that are in two of the values."""
     seen: Pieces | None = None
     for value in values:
         pieces = value.place.parts[at].pieces

@@ -1,4 +1,4 @@
-"""The layers of a training step, each with what it takes and gives, and the tables of their places."""
+"""The layers of a training step, each with its inputs and outputs, and the tables of their places."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _MODULES = {
     "grid": "convolution transposed_convolution pooling mean moments group_norm transform",
 }
 LAYER_KINDS: Final = MappingProxyType({name: module for module, names in _MODULES.items() for name in names.split()})
-"""The module of `kinds` with the class of each kind of layer, which is loaded for the first layer of the kind."""
+"""The module of `kinds` with the class of each kind of layer, loaded for the first layer of the kind."""
 LISTS = ("of", "route", "groups")
 
 
 def _kind(name: object) -> type[LayerKind]:
-    """The class of a kind of layer: that of the kind group_norm is GroupNorm."""
+    """Return the class of a kind of layer: for group_norm, GroupNorm."""
     if not isinstance(name, str) or name not in LAYER_KINDS:
         raise ValueError(f"there is no kind of layer {str(name)[:40]!r}; there is {', '.join(LAYER_KINDS)}")
     return getattr(import_module(f"lib.values.kinds.{LAYER_KINDS[name]}"), name.title().replace("_", ""))
 
 
 def layer_from(data: object) -> Layer:
-    """Return the description that `to_json` wrote. ValueError where it is none, or of a kind that there is not."""
+    """Return the description that `to_json` wrote. ValueError if it is none, or of an unknown kind."""
     given = dict(cast("dict[str, Any]", data)) if isinstance(data, dict) else {}
     kind = _kind(given["kind"]) if "kind" in given else None
     wanted = [*SIZES, *(kind.options if kind is not None else ())]
@@ -49,7 +49,7 @@ def layer_from(data: object) -> Layer:
 
 
 def _refuse(layer: Layer) -> None:
-    """Refuses a layer that there cannot be, whether a student describes it or a file."""
+    """Raise ValueError for an impossible layer, whether a student describes it or a file."""
     if not isinstance(layer, Layer):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError(f"each layer is described by a Layer, such as Layer(outputs=2048); got {str(layer)[:40]}")
     kind = _kind(layer.kind)
@@ -67,7 +67,7 @@ def _refuse(layer: Layer) -> None:
         raise ValueError(
             f"of= names the activations that a layer takes, by number, such as (0, 1); got {repr(layer.of)[:40]}"
         )
-    # What is below 1 has an error of its own, and a route without experts.
+    # A capacity below 1 has an error of its own, as has a route without experts.
     if layer.capacity is not None and (type(layer.capacity) is not int or layer.capacity > MOST):
         raise ValueError(f"the capacity of an expert is a whole number up to {MOST}; got {repr(layer.capacity)[:40]}")
     if not all(type(one) is int and one <= MOST for one in layer.groups):
@@ -78,12 +78,12 @@ def _refuse(layer: Layer) -> None:
 
 @record(eq=False)
 class Shape:
-    """The size of the training step: layers of the model, batches of the step, and what the layers are.
+    """The size of the training step: layers of the model, batches of the step, and descriptions of the layers.
 
-    `descriptions` has one for each layer, or one that stands for all. Batches from the number `batches` on, `padding`
-    of them, are padding: they take time and memory as others do, and no gradient needs them. `items` are all together.
+    `descriptions` has one for each layer, or one for all. After the batches come `padding` more: they take time and
+    memory like others, but no gradient needs them. `items` counts both.
 
-    It has the tables of the step's places: values of one run share them, and they go when the run goes.
+    It has the tables of the step's places: values of one run share them, and they live as long as the run.
     """
 
     layers: int
@@ -93,9 +93,9 @@ class Shape:
     descriptions: tuple[Layer, ...]
     kinds: Sequence[LayerKind]
     operands: Sequence[tuple[int, ...]]
-    """The numbers of the two things that each layer takes: its input, and another activation or its weight."""
+    """The numbers of a layer's operands: its input, and another activation or its weight."""
     usual: bool
-    """Whether all layers are of the size that prices are said of."""
+    """Whether all layers have the size to which prices apply."""
     activations: Sequence[Schema]
     gradients: Sequence[Schema]
     _whole: dict[frozenset[int], bool]
@@ -111,7 +111,7 @@ class Shape:
             raise ValueError(
                 f"a model of {counted(layers, 'layer')} has one description for all of them, or one for each"
             )
-        # `of` names activations by number, so layers that have it are never alike, however equal their descriptions.
+        # `of` names activations by number, so layers with it are never alike, even with equal descriptions.
         if len(described) == 1 and described[0].of:
             described *= layers
         elif len(set(described)) == 1 and not described[0].of:
@@ -119,22 +119,21 @@ class Shape:
         give(self, layers=layers, batches=batches, padding=padding, items=batches + padding if padding else batches)
         give(self, descriptions=described, _whole={})
         give(self, operands=[(*self.of(number), number)[:2] for number in range(layers)])
-        # One object for each dim of the step: parts are compared by identity first, and their tables lie with it.
+        # One object for each dim of the step: parts are compared by identity first, and it has their tables.
         dim = cache(Dim)
         kinds, edges = self._made(dim)
-        # Only now: a gradient is owed by all who take an activation, and those are known when all layers are.
+        # Only now: gradients depend on all layers that take an activation.
         self._wire(kinds, edges, dim)
         give(self, kinds=kinds * layers if len(described) == 1 else kinds)
         give(self, usual=all(kind.usual and kind.step == 1 for kind in kinds))
 
     def of(self, number: int) -> tuple[int, ...]:
-        """Return the activations that a layer takes: where nothing is said that of its own number, perhaps twice."""
+        """Return the activations that a layer takes: by default that of its own number, perhaps twice."""
         layer = self.descriptions[number if len(self.descriptions) > 1 else 0]
         return layer.of or (number,) * (1 + (_kind(layer.kind).takes == "activation"))
 
     def _made(self, dim: Callable[[str, int], Dim]) -> tuple[list[LayerKind], list[Dims]]:
-        """The layers, each with the dims of what it takes, and those of all activations. One stands for all where all
-        are alike."""
+        """Return the layers and the dims of all activations. One layer stands for all if they are alike."""
         first = self.descriptions[0]
         data = {"batch": self.items, **first.space, "features": _kind(first.kind).width(first)}
         edges: list[Dims] = [{role: dim(role, size) for role, size in data.items()}]
@@ -143,7 +142,7 @@ class Shape:
             cls, of = _kind(layer.kind), self.of(number)
             if len(of) != 1 + (cls.takes == "activation"):
                 raise ValueError(f"layer {number}, {layer.kind}, takes {1 + (cls.takes == 'activation')} activations")
-            # Only what an earlier layer gave: so the graph has no cycle, and layers in their order are a schedule.
+            # Only outputs of earlier layers: so the graph has no cycle, and the order of layers is a schedule.
             if not all(0 <= one <= number for one in of):
                 raise ValueError(f"layer {number} takes activations from 0 to {number}; got of={of}")
             dims = [edges[one] for one in of]
@@ -166,7 +165,7 @@ class Shape:
         return kinds, edges
 
     def _wire(self, kinds: list[LayerKind], edges: list[Dims], dim: Callable[[str, int], Dim]) -> None:
-        """Makes the schemas of all activations and their gradients, which two layers share, or more."""
+        """Make the schemas of all activations and their gradients, which two or more layers share."""
         alike = len(kinds) == 1 and kinds[0].gives == kinds[0].dims
         used: list[list[tuple[LayerKind, int]]] = [[] for _ in edges]
         for number, kind in enumerate(kinds):
@@ -178,7 +177,7 @@ class Shape:
             )
         activations: list[Schema] = []
         gradients: list[Schema] = []
-        once = cache(schema)  # one for all that are alike: values of many layers have the same places
+        once = cache(schema)  # equal schemas are one object: values of many layers have the same places
         for number, (dims, uses) in enumerate(zip(edges, used, strict=True)):
             before = kinds[number - 1] if number or alike else None
             owes = [one for kind, place in uses for one in kind.owes[place]]
@@ -189,7 +188,7 @@ class Shape:
         # One layer stands for all, so its output is the next one's input: one schema, with one table.
         if alike:
             activations[1], gradients[1] = activations[0], gradients[0]
-        # A hundred blocks of a transformer are a few kinds of layers: what is known of one is known of all.
+        # A hundred blocks of a transformer are a few kinds of layers, which share their tables.
         known: dict[tuple[object, ...], LayerKind] = {}
         for number, kind in enumerate(kinds):
             of = self.of(number)
@@ -207,21 +206,20 @@ class Shape:
         give(self, activations=activations, gradients=gradients)
 
     def schema_of(self, tensor: str, layer: int) -> Schema | None:
-        """Return the schema of a tensor of a layer, or the nearest that there is; of a weight None where it has
-        none."""
+        """Return the schema of a tensor of a layer, or of the nearest layer; None for a weight if it has none."""
         if len(self.descriptions) == 1 and self.layers > 1:
             layer = 0
         if tensor in ("weight", "weight_gradient"):
-            # A file may name a layer that there is not; what the value says is refused by the rules, with words.
+            # A file may name an unknown layer; the rules refuse such a value, with words.
             return getattr(self.kinds[min(max(layer, 0), len(self.kinds) - 1)], tensor)
         edges = self.activations if tensor == "activation" else self.gradients
         return edges[min(max(layer + (tensor == "gradient"), 0), len(edges) - 1)]
 
     def whole(self, batches: frozenset[int]) -> bool:
-        """Tell whether these are all batches of the step, with whatever padding."""
+        """Tell whether these are all batches of the step, with any padding."""
         if not self.padding:
             return len(batches) == self.items
-        # With padding a set has to be gone through, and each update asks again for the same few.
+        # With padding a set has to be gone through, and updates ask for the same few again and again.
         found = self._whole.get(batches)
         return keep(self._whole, batches, batches.issuperset(range(self.batches))) if found is None else found
 
@@ -230,12 +228,12 @@ class Shape:
 
 
 def _size_words(sizes: Mapping[str, int]) -> str:
-    """A grid of rows in words: "64 rows of 512 features", "64 x 32 points of 8 features"."""
+    """Return a size in words: "64 rows of 512 features", "64 x 32 points of 8 features"."""
     *space, features = sizes.values()
     return f"{' x '.join(map(str, space))} {'points' if space[1:] else 'rows'} of {features} features"
 
 
 @lru_cache(maxsize=16)
 def by_hand(batches: int = 1) -> Shape:
-    """Return the step to which values belong that are made by hand: the tensors of a default layer. A few are kept."""
+    """Return the step of values that are made by hand, with the tensors of a default layer. A few are kept."""
     return Shape(1, batches)

@@ -1,7 +1,7 @@
-"""The table of operations: one row says all there is to an operation, but for the tensors of a replay.
+"""The table of operations: each row defines an operation completely, except its replay kernel.
 
-The simulator, the rebuild, the forms of a Trace, the costs, the check, the advice and the pictures read the row, and
-ask for its properties, never for its name. The collectives have a table of their own (see collectives).
+The simulator, the rebuild, the forms of a Trace, the costs, the check and the pictures read its properties. No rule
+asks for a name; only advice and texts may. The collectives have a table of their own (see collectives).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ class Operation:
     `word` is its word in the text of a schedule, `title` and `labels` what pictures call it (without a title its name;
     labels longest first, and none: the batches, with `letter` before them where there is room, or its name), `colour` a
     row of the pictures' palette (what takes time has one of its own), `signature` how a student writes it: a method of
-    the model with these `arguments`, where nothing else is said.
+    the model with these `arguments`, by default.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
-    a tuple of them; None where no rule can. `says` is what the call says beside its layer: "" nothing, "batches",
-    "shard", which is a shard and their number (and the number of a dim, or 1 for columns of a weight that is loaded),
-    or "part", which is the number of a dim and a range of it. `by_kind`: the kind of its layer says what it takes
-    where the table says a weight, and what it gives. `about` tells the layer that it is about: "call" as it says,
-    "input" or "output" that of its first value. Its batches are those of its first output.
+    a tuple of them; None where no rule can. `says`: what the call says beside its layer and values: "" nothing,
+    "batches", "shard": a shard and their number (and the number of a dim, or 1 for columns of a weight that is loaded),
+    or "part": the number of a dim and a range of it. `by_kind`: the kind of its layer determines what it takes where
+    the table has a weight, and what it gives. `about`: where its layer comes from: the "call", its first "input", or
+    its first "output". Its batches are those of its first output.
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches, or `per_weight` by the
     size of its layer's weight; without one it takes no time. `as_loaded`: it computes through a weight, which must not
-    have been updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; where
-    that costs anything, nobody has for nothing what this gives. `hands_in`: its input is this rank's result. `made_up`:
-    what it gives comes from nowhere; what happened, what would be right, and how to get there. `suspect`: what it gives
-    may be dishonest although all that it takes is not.
+    have been updated before. `loads`: what it gives was there before the step, once. `free_of`: a field of Costs; if
+    that cost is not zero, this free operation is refused. `hands_in`: its input is this rank's result. `made_up`: what
+    it gives comes from nowhere; what happened, what would be right, and how to get there. `suspect`: what it gives may
+    be dishonest even if its inputs are honest.
     `kind` is "local", "message", "read" (a reader does it, beside the rank's own clock) or "wait".
     """
 
@@ -70,7 +70,7 @@ class Operation:
     suspect: bool = False
 
     def __post_init__(self) -> None:
-        # What takes no time is no more than a mark in a picture: all of that has one colour.
+        # Operations that take no time are only marks in a picture, and share one colour.
         own = self.name if self.cost is not None or self.kind != "local" else "other"
         give(self, title=self.title or self.name.replace("_", " "), colour=self.colour or own)
         call = f"{'' if self.kind == 'local' else 'await '}model.{self.name}({self.arguments})"
@@ -80,30 +80,30 @@ class Operation:
 
     @property
     def has_batches(self) -> bool:
-        """Tell whether its batches belong to what it is: they stand in its word, and in sentences about it."""
+        """Tell whether its batches are named in its word and in sentences about it."""
         return self.per_batch or self.says == "batches"
 
     def work(self, shape: Shape, layer: int | None, batches: int, values: Sequence[Value]) -> Elements:
-        """Return how often its price counts: by batch, or once, as much as its layer is larger than that which
-        prices are said of, and of the part of a layer that its values are."""
+        """Return the factor of its price: by batch, or once, in proportion to the size of its layer and to the part of
+        the layer that its values are."""
         if not self.per_batch:
             return shape.kinds[layer or 0].updates(values) if self.per_weight else 1
         if not values:
             return batches
         kind = shape.kinds[layer or 0]
-        # By far the most common: no share of anything has to be worked out.
+        # By far the most common: all of a layer of the usual size.
         if kind.usual and values[-1].place.complete and values[0].place.plain:
-            return batches  # all of a layer of the usual size
+            return batches
         return kind.batches_of(batches, values)
 
     def inputs(self, shape: Shape, layer: int | None) -> int:
-        """Return how many values it takes of a layer."""
+        """Return how many values it takes, for a layer."""
         if self.by_kind and layer is not None and 0 <= layer < shape.layers:
             return len(self.takes) - (not shape.kinds[layer].takes)
         return len(self.takes)
 
     def fits(self, shape: Shape, layer: int | None, count: int) -> bool:
-        """Tell whether it can be given so many values of a layer: backward needs no input where its kind keeps none."""
+        """Tell whether it may have `count` inputs, for a layer: backward needs no input if its kind keeps none."""
         if count == self.inputs(shape, layer):
             return True
         kinds = shape.kinds[layer : layer + 1] if layer is not None and self.by_kind else ()
@@ -112,7 +112,7 @@ class Operation:
     def make(
         self, shape: Shape, layer: int | None, batches: frozenset[int], arg: tuple[int, ...], values: Sequence[Value]
     ) -> Sequence[Value]:
-        """Make what it gives, by its rule."""
+        """Return what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
         # One signature for all rules, so that a check can call any of them by what a Trace says of an event.
         said = (batches,) if self.says == "batches" else arg if self.says else ()
@@ -145,6 +145,8 @@ def _shard(shape: Shape, _: Any, shard: int, total: int, *rest: Any) -> Value:
     return cut(rest[-1], shard, total, NAMES[cast(int, rest[0])] if len(rest) > 1 else None)
 
 
+ARGUMENTS = {"": (0,), "batches": (0,), "shard": (2, 3), "part": (3,)}
+"""How many numbers stand in the argument of an event, for each `says` of a row."""
 BACK = "layer, activation, gradient"
 PASS = Activation, ActivationGrad, Weight
 
@@ -152,7 +154,7 @@ PASS = Activation, ActivationGrad, Weight
 def _timed(
     name: str, word: str, arguments: str, rule: Any, takes: tuple[type[Value], ...], gives: Any, **more: Any
 ) -> Operation:
-    """An operation of a layer, as long as the field of Costs with its name says, for each batch."""
+    """Return an operation of a layer whose time for a batch is the field of Costs with its name."""
     by_kind = Weight in takes
     return Operation(name, word, arguments, rule, takes, gives, cost=name, per_batch=True, by_kind=by_kind, **more)
 
@@ -204,7 +206,7 @@ OPERATIONS: Final = table(
             "shard", "K", "", _shard, (Value,), (Value,), "shard", "input", signature="value.shard(shard, total)"
         ),
         Operation("cut", "KC", "", _cut, (Value,), (Value,), "part", "input", signature="value.cut(dim, low, high)"),
-        # No rule can make it, so a Trace has to state its value; what comes of it counts in a sandbox alone.
+        # No rule can make it, so a Trace has to state its value; its results count only in a sandbox.
         Operation(
             "foreign", "Q", "", gives=(Value,), about="output", signature="Weight(layer, ...)",
             made_up=(
@@ -225,24 +227,24 @@ def _names(holds: Callable[[Operation], bool]) -> frozenset[str]:
 
 
 LOADS: Final = _names(lambda row: row.loads and not {Weight, OptState}.isdisjoint(row.gives))
-"""The operations that load what is at rest on a rank: weights and optimizer states. Data is not."""
+"""The operations that load what is at rest on a rank: weights and optimizer states, but not data."""
 DATA: Final = _names(lambda row: row.loads) - LOADS
 """The operations that load data."""
 UPDATES: Final = _names(lambda row: OptState in row.takes and OptState in row.gives)
-"""The operations that bring an optimizer state one step on."""
+"""The operations that update an optimizer state."""
 BY_WEIGHT: Final = _names(lambda row: row.per_batch and WeightGrad in row.gives)
-"""The operations that work out gradients of weights: backward, and its weight half."""
+"""The operations that compute gradients of weights: backward, and its weight half."""
 BY_INPUT: Final = _names(lambda row: row.per_batch and ActivationGrad in row.gives)
-"""Those that work out the gradient of a layer's input: backward, and its input half."""
+"""Those that compute the gradient of a layer's input: backward, and its input half."""
 HANDS_IN: Final = _names(lambda row: row.hands_in)
 COMPUTE: Final = _names(lambda row: row.cost is not None and not row.loads)
 LOCAL: Final = _names(lambda row: row.kind == "local")
 MESSAGES: Final = _names(lambda row: row.kind == "message")
 READS: Final = _names(lambda row: row.kind == "read")
 COMMUNICATION: Final = MESSAGES | READS | COLLECTIVES.keys()
-"""What is issued by a call and waited for by an await: collectives, messages, and what a reader does for a rank."""
+"""The operations that a call issues and an await waits for: collectives, messages and reads."""
 TIMED: Final = COMPUTE | COMMUNICATION
-"""The operations at whose start memory is sampled, as the original does. What a rank loads is none of them."""
+"""The operations at whose start memory is sampled, as in the original. Loads are not among them."""
 
 
 def calls() -> dict[str, str]:
@@ -251,7 +253,7 @@ def calls() -> dict[str, str]:
 
 
 def signatures() -> dict[str, str]:
-    """Return how a student writes each operation of a Model: what the rank does by itself, then what is awaited."""
+    """Return how a student writes each operation of a Model: first those without communication."""
     own = {row.name: row.signature for row in OPERATIONS.values() if row.signature.startswith("model.")}
     messages = {row.name: row.signature for row in OPERATIONS.values() if row.kind in ("message", "read")}
     return own | {row.name: row.signature for row in COLLECTIVES.values()} | messages

@@ -1,18 +1,18 @@
 """Which part of which tensor a value is, and which part of a sum is in it: dims, their parts, and places.
 
-A `Dim` is a named index space, a `Part` a subset of it, a `Schema` says along which dims a kind of tensor extends
-(its dims) and over which it may be a partial sum (its sums), and a `Place` has a Part for each of them. With P the box
-of its dims and S that of its sums, a value is, for each element in P, the sum of the contributions in S.
+A `Dim` is a named index space, a `Part` a subset of it. A `Schema` is a kind of tensor, with the dims along which it
+extends and those over which it may be a partial sum (its sums), and a `Place` has a Part of each. With P the box of its
+dims and S that of its sums, a value is, for each element in P, the sum of the contributions in S.
 
-Torch's DTensor says Shard, Replicate or Partial of a tensor for each axis of a mesh. Here a value is what one rank has,
-whatever the others have: a student's mistake is a state that no DTensor can have, and has to be named.
+Torch's DTensor has Shard, Replicate or Partial for each axis of a mesh. Here a value is what one rank has, whatever the
+others have: a student's mistake is a state that no DTensor can have, and has to be named.
 
-Part 1 of 4 of a dim of 6 is the range from 3/2 to 3: ends are exact fractions, so that a flat shard need not be
-whole rows. Runs of pieces are one range: the work grows with the runs, never with what a dim is cut into.
+Part 1 of 4 of a dim of 6 is the range from 3/2 to 3: ends are exact fractions, so that a flat shard need not be whole
+rows. Runs of pieces are one range: the work grows with the runs, never with the number of pieces.
 
 Tables of parts and places live with their dims and schemas, and those with one training step (see `layers.Shape`), so
-that equal ones are one object where it is hot and nothing outlives the step. A check builds a step of its own: what
-somebody does to the objects of the run cannot reach it. Across steps `same` compares contents.
+that equal ones are one object where speed matters, and nothing outlives the step. A check builds its own step, which
+changes to objects of the run cannot reach. Across steps `same` compares contents.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ Rest = Iterable[tuple[str, Iterable[int], int]]
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 ROUTED = ("batch", "rows", "experts")
-"""The dims of which a route says what there is."""
+"""The dims that a route is about."""
 MOST = 10**6
 """The largest number of shards of a weight, and of ranks, layers or batches: a Trace file holds no more."""
 SMALL_SET = 16
-"""Numbers of each value that a set costs nothing for: somebody has spelled out a line or an event for each."""
+"""Numbers of each value that do not count against the limit: a line or an event stands for each value."""
 MOST_RUNS = 20
 """Runs that a message lists."""
 MOST_NUMBERS = 2 * 10**7
-"""The most numbers in all larger sets that the laws make of one dim: a few lines, or a short file, may ask for any
-number of unions of 10^6."""
+"""The most numbers in all larger sets that the laws make of one dim: a few lines of code, or a short file, could make
+any number of unions of 10^6."""
 MOST_KEPT = 2**15
-"""Entries of a table before it begins anew: a table makes equal things one object, and correctness never asks it to."""
+"""Entries of a table before it is cleared: it only saves time, and correctness never depends on it."""
 ONE_PIECE = frozenset([0])
 _set = object.__setattr__
 
 
 def keep(table: dict[K, T], key: K, item: T) -> T:
-    """Put an item into a table, which begins anew where it has become too long."""
+    """Put an item into a table, which is cleared if it is too long, and return the item."""
     if len(table) >= MOST_KEPT:
         table.clear()
     table[key] = item
@@ -65,10 +65,9 @@ def keep(table: dict[K, T], key: K, item: T) -> T:
 
 
 def numbers_in(items: Iterable[int]) -> frozenset[int]:
-    """Return the shards or batches that somebody names, as a set of plain numbers. TypeError or ValueError where there
-    is none."""
+    """Return named shards or batches as a set of plain numbers. TypeError or ValueError if that is impossible."""
     try:
-        # One more than there may be: an endless generator has to be noticed, too.
+        # One more than there may be: an endless generator has to be noticed too.
         found = frozenset(map(plain, islice(items, MOST + 1)))
     except TypeError:
         wanted = "shards and batches are numbers in a list, a set or a range, such as [0, 1]"
@@ -79,16 +78,16 @@ def numbers_in(items: Iterable[int]) -> frozenset[int]:
 
 
 def give(thing: object, **fields: object) -> None:
-    """Set the fields of something frozen, when it is made."""
+    """Set the fields of a frozen object that is being made."""
     for name, item in fields.items():
         _set(thing, name, item)
 
 
 @record(eq=False)
 class Dim:
-    """A named index space of `size` elements, with its parts: one object for each that is cut out of equal pieces.
+    """A named index space of `size` elements, with its parts: one object for each that consists of equal pieces.
 
-    Of a tensor with a `route` along it there is not all: an expert has the rows that go to it.
+    A tensor with a `route` along it has only some elements: an expert has the rows that go to it.
     """
 
     name: str
@@ -96,9 +95,9 @@ class Dim:
     route: Route | None
     counted: bool
     joins: bool
-    """All pieces together are the whole, whatever it is cut into."""
+    """All pieces together are the whole, in whatever grid."""
     spans: bool
-    """Pieces are sets of runs; of batches a student sees a plain set."""
+    """Pieces are sets of runs; for batches, which students see, plain sets."""
     _whole: Part | None
     _left: int
     _pieces: dict[tuple[int, Pieces], Part]
@@ -113,7 +112,7 @@ class Dim:
 
     @property
     def whole(self) -> Part:
-        """All of it. Made when it is asked for: of a dim that is counted it is a set of all elements."""
+        """All of it. Made on demand: for a counted dim it is a set of all elements."""
         found = self._whole
         if found is None:
             grid = self.size if self.counted else 1
@@ -122,9 +121,9 @@ class Dim:
         return found
 
     def piece(self, grid: int, pieces: Pieces) -> Part:
-        """Return some of `grid` equal pieces, which are numbers below that. All of them are the whole; but of shards,
-        which students see, all of 4 stay 4 of 4."""
-        # By far the most common case: a pair of ints is looked up faster than a set is hashed.
+        """Return some of `grid` equal pieces, given as numbers below that. All of them are the whole; but all 4 shards,
+        which students see, stay 4 of 4."""
+        # By far the most common case: looking up a pair of ints is faster than hashing a set.
         if len(pieces) == 1:
             (number,) = pieces
             return self.shard(number, grid)
@@ -136,7 +135,7 @@ class Dim:
         return found or keep(self._pieces, (grid, pieces), Part(self, grid, pieces, len(pieces) == grid))
 
     def shard(self, number: int, grid: int) -> Part:
-        """One of `grid` equal pieces: what `piece` gives, without a set to look it up by."""
+        """Return one of `grid` equal pieces: the same as `piece`, without a set to look it up by."""
         if grid == 1:
             return self._whole or self.whole
         found = self._shards.get((number, grid))
@@ -146,20 +145,20 @@ class Dim:
         return RunSet.span(first, after) if self.spans else frozenset(range(first, after))
 
     def like(self, part: Part) -> Part:
-        """Return the same pieces of this dim as a part has of its own: a layer's features are a weight's columns."""
+        """Return the same pieces of this dim as a part of another: a layer's features are a weight's columns."""
         if part.dim is self:
             return part
         return self.whole if part.whole else self.piece(part.grid, part.pieces)
 
     def part(self, *ranges: Range) -> Part:
-        """Any part, as ranges in any order, which may overlap."""
+        """Return any part, given as ranges in any order, which may overlap."""
         found = joined(ranges)
         return Part(self, 0, NO_PIECES, found == ((0, self.size),), found)
 
     def may_make(self, pieces: Pieces, sets: int = 1) -> None:
-        """Refuses a set that is made of so many others where too many numbers were written down. After a refusal it
-        begins anew, for the next run."""
-        # Numbers that are written down, and not those of runs: what fills a machine is objects.
+        """Count the numbers of a set that is made of `sets` others. RuleError if there were too many in all, after
+        which the count starts over, for the next run."""
+        # Objects fill a machine, so a run counts as one number.
         _set(self, "_left", self._left - max(0, listed_numbers(pieces) - SMALL_SET * sets))
         if self._left < 0:
             _set(self, "_left", MOST_NUMBERS)
@@ -185,14 +184,14 @@ class Part:
 
     @property
     def size(self) -> Elements:
-        """Its size in elements, exactly: an int wherever the pieces divide the dim evenly."""
+        """Its exact size in elements: an int if the pieces divide the dim evenly."""
         if self.grid:
             return _size(self.dim.size, len(self.pieces), self.grid)
         return simplest(sum((Fraction(high - low) for low, high in self.ranges), Fraction(0)))
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        """It as ascending ranges of elements, which neither overlap nor touch."""
+        """Its elements as ascending ranges, which neither overlap nor touch."""
         if self._ranges is None:
             each = Fraction(self.dim.size, self.grid)
             found = [(simplest(low * each), simplest(high * each)) for low, high in runs(self.pieces)]
@@ -212,33 +211,33 @@ class Part:
         return self.dim.same(other.dim) and self.ranges == other.ranges
 
     def alike(self, other: Part) -> bool:
-        """Tell whether both are the same pieces, be it of two dims."""
+        """Tell whether both are the same pieces, perhaps of two dims."""
         return (self.whole and other.whole) or (self.grid == other.grid and self.pieces == other.pieces)
 
     def cut(self, number: int, total: int) -> Part | None:
-        """One of `total` equal pieces of this part, of a finer grid where need be; None where there are gaps in it."""
+        """Return one of `total` equal pieces of this part, of a finer grid if necessary; None if it has gaps."""
         if self.whole:
             return self.dim.shard(number, total)
         grid, count, low = self.grid, len(self.pieces), min(self.pieces, default=0)
         if not count or max(self.pieces) - low + 1 != count:
             return None
-        # It has no whole pieces for each: cut the grid finer, so that 3 of 4 are 6 of 8.
+        # Not enough whole pieces: use a finer grid, so that 3 of 4 are 6 of 8.
         if count % total:
             grid, count, low = grid * total, count * total, low * total
         low, each = low + number * count // total, count // total
         return self.dim.piece(grid, frozenset(range(low, low + each)))
 
     def minus(self, other: Part) -> Part:
-        """Return the part that is in this one and not in the other."""
+        """Return the part of this one that is not in the other."""
         return self.dim.part(*common(self.ranges, gaps(other.ranges, self.dim.size)))
 
     def covers(self, other: Part) -> bool:
-        """Tell whether all of the other part lies in this one, whatever each is cut into."""
+        """Tell whether all of the other part lies in this one, in whatever grids."""
         if self is other or self.whole:
             return True
         if self.grid and self.grid == other.grid:
             return other.pieces <= self.pieces
-        # Numbers of two grids say nothing of each other: 1 of 2 covers 2 and 3 of 4. Ends in elements do.
+        # Numbers of two grids cannot be compared: 1 of 2 covers 2 and 3 of 4. Ends in elements can.
         return common(self.ranges, other.ranges) == other.ranges
 
     def meets(self, other: Part) -> bool:
@@ -248,18 +247,17 @@ class Part:
         return bool(common(self.ranges, other.ranges))
 
     def shards(self, total: int) -> list[tuple[int, int]] | None:
-        """Return it as runs of shards [first, after the last) of `total`; None where it is not made of those."""
+        """Return it as runs of shards [first, after the last) of `total`; None if it does not consist of shards."""
         if total < 1:
             return None
-        # It is made of whole shards if each of its ends is one of theirs.
+        # It consists of whole shards if each of its ends is the end of a shard.
         ends = [Fraction(end) * total / self.dim.size for ends in self.ranges for end in ends]
         if any(end.denominator > 1 for end in ends):
             return None
         return [(first.numerator, after.numerator) for first, after in zip(ends[::2], ends[1::2], strict=True)]
 
     def words(self, total: int, noun: str = "shard") -> str:
-        """Return it in words, as some of `total` shards where it is that: "shard 3 of 4", else "from 1/6 to 1/4" of
-        it."""
+        """Return it in words, as shards of `total` if possible: "shard 3 of 4", else "from 1/6 to 1/4"."""
         found = self.shards(total)
         if found is None:
             size = self.dim.size
@@ -271,12 +269,12 @@ class Part:
 
 
 def listed(found: Sequence[tuple[int, int]]) -> str:
-    """Return runs of numbers in the words of `wording.ranges`, of very many the beginning: "0, 4-7"."""
+    """Return runs of numbers in the words of `wording.ranges`, only the first if they are many: "0, 4-7"."""
     return ", ".join(run_words(found[:MOST_RUNS])) + (", ..." if len(found) > MOST_RUNS else "")
 
 
 def simplest(fraction: Fraction | int) -> Elements:
-    """Return a number as an int where it is one."""
+    """Return a number as an int if it is whole."""
     return fraction.numerator if fraction.denominator == 1 else fraction
 
 
@@ -285,8 +283,8 @@ def _size(size: int, pieces: int, grid: int) -> Elements:
 
 
 def union(parts: Iterable[Part]) -> Part:
-    """Unite some parts of a dim, at least one; they may overlap, and be cut into different grids."""
-    # Pieces of one grid are put together as whole numbers first: ten thousand fractions are slow.
+    """Return the union of at least one part of a dim; they may overlap, and have different grids."""
+    # Pieces of one grid are united as whole numbers first: ten thousand fractions are slow.
     by_grid: dict[int, list[Part]] = {}
     for part in parts:
         if part.whole:
@@ -306,10 +304,10 @@ def union(parts: Iterable[Part]) -> Part:
 class Schema:
     """A kind of tensor: its dims, and the dims over which it may be a partial sum. The name of each is its role.
 
-    `related` says which elements of a sum those of a dim need, as (sum, dim, relation): a sum that has all that its
-    dims need is done, and what they do not need is not in it. `running`: what a partial sum has besides, for each of
-    its elements, such as the maximum and the sum of a softmax. `adds`: even what is no partial sum is added up: of a
-    gradient of a weight the batches, which are no sum that anything waits for. `unions`: what the laws made of places.
+    `related` has the elements of a sum that those of a dim need, as (sum, dim, relation): a sum that has all that its
+    dims need is done, and never has anything else. `running`: how many further numbers a partial sum has for each
+    element, such as the maximum and the sum of a softmax. `adds`: values that are no partial sum are added up too, such
+    as gradients of a weight over batches, a sum that nothing waits for. `unions`: the results of the laws.
     """
 
     roles: tuple[str, ...]
@@ -334,7 +332,7 @@ class Schema:
     ) -> None:
         spaces = *dims, *sums
         roles = tuple([dim.name for dim in spaces])
-        # `shards` and `batches` are what the original's students know; both are views of one dim each.
+        # Students know `shards` and `batches` from the original; each is a view of one dim.
         split, batch = None if roles[0] == "batch" else 0, roles.index("batch") if "batch" in roles else None
         relations = tuple((roles.index(of), roles.index(dim), relation) for of, dim, relation in related)
         adds = bool(sums) and (split is not None or bool(relations))
@@ -345,37 +343,37 @@ class Schema:
         give(self, size=prod(dim.size for dim in dims) if route is None else self.there(self.whole.parts))
 
     def place(self, *parts: Part) -> Place:
-        """Return the place with these parts, of the dims and then of the sums."""
+        """Return the place with these parts, first of the dims, then of the sums."""
         found = self._places.get(parts)
         if found is None:
             found = keep(self._places, parts, self._canonical(parts) if self.related else Place(self, parts))
         return found
 
     def at(self, parts: Mapping[str, Part]) -> Place:
-        """Return the place with parts by their roles, each the same pieces of its dim here; others are whole."""
+        """Return the place with parts given by role, each with the same pieces here; all others are whole."""
         found = [dim.like(parts[dim.name]) if dim.name in parts else dim.whole for dim in self.spaces]
         return self.place(*found)
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
-        """The place with these parts, or the one that says the same: a sum in which nothing is missing is done."""
-        # Places are compared by identity where it is hot, so two that say the same have to become one here.
+        """Return the place with these parts, or its canonical form: a sum in which nothing is missing is done."""
+        # Places are compared by identity where speed matters, so equivalent ones have to become one here.
         found, unneeded = list(parts), False
         for at, dim, relation in self.related:
             needed = relation(parts[dim].pieces)
             inside = parts[at].pieces & needed
             found[at] = self.spaces[at].whole if inside == needed else self.spaces[at].piece(parts[at].grid, inside)
             unneeded = unneeded or bool(parts[dim].pieces and not needed)
-        if any(not part.pieces for part in found[self.ndim :]):  # there is one zero, which is done where all is zero
+        if any(not part.pieces for part in found[self.ndim :]):  # all empty sums share one canonical place
             none = [dim.whole if unneeded else dim.piece(dim.whole.grid, NO_PIECES) for dim in self.spaces]
             found[self.ndim :] = none[self.ndim :]
         return Place(self, parts) if tuple(found) == parts else self.place(*found)
 
     def there(self, parts: Sequence[Part]) -> Elements:
-        """Return how many elements there are of a part of what is routed."""
+        """Return how many elements there are in a part of a routed tensor."""
         assert self.route is not None, "of any other tensor there is everything"
         here = dict(zip(self.roles, parts[: self.ndim], strict=False))
         others = prod([Fraction(part.size) for role, part in here.items() if role not in ROUTED], start=Fraction(1))
-        # A route is uneven: how many tokens an expert has is counted, and no share of anything.
+        # A route is uneven: the tokens of an expert are counted, and are no fixed share.
         return simplest(self.route.count(*[here[role].pieces for role in ROUTED]) * others)
 
     @property
@@ -384,7 +382,7 @@ class Schema:
         return self.place(*[dim.whole for dim in self.spaces])
 
     def held(self, batches: frozenset[int] | None, shards: frozenset[int] | None = None, total: int = 1) -> Place:
-        """Return the place of some batches, be they a dim or a sum, or of some of so many shards, or both."""
+        """Return the place of some batches, a dim or a sum, or of some of `total` shards, or both."""
         parts: dict[str, Part] = {}
         if shards is not None:
             parts[self.roles[0]] = self.spaces[0].piece(total, shards)
@@ -399,10 +397,9 @@ class Place:
     """The place of a value: which part of a tensor it is, and which part of a sum is in it.
 
     A dim whose part is not whole is *split*; a sum whose part is not whole is *open*. `complete`: all dims are whole;
-    `open`: some sum is; `zero`: some sum has nothing in it; `plain`: nothing but the first dim is cut at all.
-    `sharded`: it is of a weight's tensor; `shards` of `total` are the pieces of its first dim. `batches` of
-    `total_batches` are those of the batch dim, be it a dim or a sum. A place without such a dim is one shard of
-    one, and has no batches.
+    `open`: a sum is open; `zero`: a sum is empty; `plain`: only the first dim may be cut. `sharded`: its tensor is that
+    of a weight; `shards` of `total` are the pieces of its first dim. `batches` of `total_batches` are those of the
+    batch dim, or of the sum over batches. A place without such a dim is one shard of one, and has no batches.
     """
 
     schema: Schema
@@ -415,7 +412,7 @@ class Place:
     batches: frozenset[int]
 
     def __init__(self, schema: Schema, parts: tuple[Part, ...]) -> None:
-        # Whole numbers, divided once at the end: fractions would be reduced at each dim.
+        # Whole numbers, divided once at the end, as fractions would be reduced at each dim.
         pieces = grid = 1
         complete = plain = True
         is_open = zero = False
@@ -436,7 +433,7 @@ class Place:
             elements = schema.size if complete else _size(schema.size, pieces, grid)
         if schema.running and is_open:
             elements = simplest(elements * (1 + Fraction(schema.running)))
-        # A step has many places, and each is made once: by what writes slots the fastest.
+        # A step has many places: this is the fastest way to set slots.
         _set(self, "schema", schema)
         _set(self, "parts", parts)
         _set(self, "elements", elements)
@@ -452,7 +449,7 @@ class Place:
 
     @property
     def noun(self) -> str:
-        """Return what its shards are called."""
+        """Return the word for its shards."""
         return DIMS[self.first.dim.name].noun if self.first.dim.counted else "shard"
 
     @property
@@ -460,7 +457,7 @@ class Place:
         if self.schema.split is None:
             return ONE_PIECE
         pieces = self.parts[self.schema.split].pieces
-        # Students know `shards` as a plain set, whatever it is kept as.
+        # Students see a plain set, in whatever form it is kept.
         return frozenset(pieces) if isinstance(pieces, RunSet) else pieces
 
     @property
@@ -473,19 +470,19 @@ class Place:
 
     @property
     def rest(self) -> tuple[tuple[str, Pieces, int], ...]:
-        """The parts that are not whole and have no name of their own, as (role, pieces, of how many)."""
+        """The parts that are not whole, except shards and batches, as (role, pieces, of how many)."""
         pairs = enumerate(zip(self.schema.roles, self.parts, strict=True))
         others = [pair for at, pair in pairs if at not in (self.schema.split, self.schema.batch)]
         return tuple([(role, part.pieces, part.grid) for role, part in others if not part.whole])
 
     def part(self, role: str) -> Part | None:
-        """Return the part of a dim or sum; None where the tensor has no such dim."""
+        """Return the part of a dim or sum; None if the tensor has no such dim."""
         roles = self.schema.roles
         return self.parts[roles.index(role)] if role in roles else None
 
     @property
     def first(self) -> Part:
-        """The part of the first dim: along it a gather unites, shards of a weight or batches of activations."""
+        """The part of the first dim, along which a gather joins shards of a weight or batches of activations."""
         return self.parts[0]
 
     @property
@@ -507,28 +504,27 @@ class Place:
         return self.schema.place(*self.parts[:at], part, *self.parts[at + 1 :])
 
     def same(self, other: Place) -> bool:
-        """Tell whether both say the same, be they of one step or of two."""
+        """Tell whether both have the same parts, perhaps in two steps."""
         if self is other:
             return True
-        # Of two steps the schemas are two objects, even where they are alike.
+        # Two steps have different schema objects, even if these are alike.
         if self.schema.roles != other.schema.roles or self.schema.ndim != other.schema.ndim:
             return False
         return all(mine.same(theirs) for mine, theirs in zip(self.parts, other.parts, strict=True))
 
     def along(self, other: Place, *, sums: bool = False) -> int:
-        """Return the dim along which two places are put together: the first in which they differ, else the first cut
-        one. Or the sum over which."""
-        # Dims and sums lie in one tuple, dims first; a law is about the one or the other.
+        """Return the dim (or sum) along which two places are put together: the first in which they differ, else the
+        first that is cut."""
+        # One tuple has dims and then sums; a law is about the one or the other.
         low, high = (self.schema.ndim, None) if sums else (0, self.schema.ndim)
         for at, (mine, theirs) in enumerate(zip(self.parts[low:high], other.parts[low:high], strict=False), low):
             if not mine.same(theirs):
                 return at
-        # Two equal places still have to be along something: a message then speaks of what is cut, as "shard 3 twice".
+        # For two equal places a message names what is cut, as in "shard 3 twice".
         return next((at for at, part in enumerate(self.parts[low:high], low) if not part.whole), low)
 
     def covers(self, other: Place) -> bool:
-        """Tell whether every element of the other lies in this one, whatever each is cut into. Both have the same
-        dims."""
+        """Tell whether every element of the other lies in this one, in whatever grids. Both have the same dims."""
         if self.complete:
             return True
         mine, theirs = self.dims, other.dims
@@ -544,7 +540,7 @@ class Place:
         return found + self.cut_words()
 
     def cut_words(self) -> list[str]:
-        """Return the words for what has no field of its own: "columns 1 of 2", "no rows", "part 0 of 2 of a sum"."""
+        """Return the words for parts in `rest`: "columns 1 of 2", "no rows", "part 0 of 2 of a sum"."""
         found: list[str] = []
         for role, pieces, grid in self.rest:
             kind, inside = DIMS[role], ranges(pieces)
@@ -558,20 +554,19 @@ class Place:
 
 
 def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
-    """Tell whether the parts of two places are the same, but for one."""
+    """Tell whether the parts of two places are the same, except perhaps one."""
     pairs = enumerate(zip(parts, others, strict=True))
     return all(mine.same(theirs) for at, (mine, theirs) in pairs if at != but)
 
 
 def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
-    """Return the part of the first dim that some places of one tensor, at least one, hold together: of it, `rest` is
-    there whole, which is parts of the other dims. Who holds all rows of half the columns holds no row of all
-    columns."""
-    # The other dims are cut into strips, in none of which a place begins or ends, and these make cells.
+    """Return the part of the first dim that at least one place of a tensor, or several together, hold with all of
+    `rest`, which has parts of the other dims. Places with all rows of half the columns hold no row of all columns."""
+    # The other dims are cut into strips, within which no place begins or ends, and these into cells.
     strips: list[list[Part]] = []
     for at, part in enumerate(rest, 1):
         cuts = [place.parts[at] for place in places]
-        # Between two neighbouring ends no place begins or ends, so a strip is in a place whole or not at all.
+        # Between neighbouring ends no place begins or ends, so a place has all of a strip or nothing.
         ends = sorted({end for cut in (part, *cuts) for both in cut.ranges for end in both})
         inside = (strip for both in pairwise(ends) if part.meets(strip := part.dim.part(both)))
         strips.append([part] if all(cut.whole for cut in cuts) else [*inside])
@@ -586,23 +581,23 @@ def held_together(places: Sequence[Place], rest: Sequence[Part]) -> Part:
 class Owners(Generic[T]):
     """The first owner of each part of a whole: disjoint ranges in order, each with its owner.
 
-    A new one among n others is found in log n steps.
+    Adding one to n others takes log n steps.
     """
 
     def __init__(self) -> None:
-        # (low, high, number of the owner, owner), in order of `low`; no two have the same one.
+        # (low, high, number of the owner, owner), in order of `low`, which are distinct.
         self._ranges: list[tuple[Elements, Elements, int, T]] = []
         self._count = 0
 
     def add(self, ranges: Iterable[Range], owner: T) -> T | None:
-        """Give an owner what nobody has yet. Return the first owner with whom it overlaps, if it does."""
+        """Give an owner those ranges that have none. Return the first owner that has some of them, or None."""
         self._count += 1
         met: list[tuple[Elements, Elements, int, T]] = []
         for low, high in ranges:
             # The range before may reach into this one.
             begin = bisect_right(self._ranges, low, key=itemgetter(0))
             begin -= begin > 0 and self._ranges[begin - 1][1] > low
-            # A copy of these ranges: what is inserted below lies in the gaps between them.
+            # A copy: what is inserted below lies in the gaps between these.
             inside = self._ranges[begin : bisect_left(self._ranges, high, key=itemgetter(0))]
             met += inside
             for held in inside:
@@ -611,5 +606,5 @@ class Owners(Generic[T]):
                 low = held[1]
             if low < high:
                 insort(self._ranges, (low, high, self._count, owner), key=itemgetter(0))
-        # Of all that it overlaps the one that came first, in whatever order ranges are asked for.
+        # The owner that came first, in whatever order ranges are given.
         return min(met, key=lambda held: held[2])[3] if met else None

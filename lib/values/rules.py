@@ -1,8 +1,8 @@
-"""What one operation may do to values: from inputs to outputs, or an error that teaches.
+"""What an operation does to values: outputs for inputs, or an error that teaches.
 
-The only copy of the rules. Model asks here while a student's function runs, and check asks here again when it rebuilds
-a Trace from nothing. Every function is pure: no clock, no store, and of a rank only the `home` that it may give to what
-it makes, once nothing can go wrong any more.
+The only copy of the rules. Model asks here while a student's function runs (unless one comparison shows that a value
+fits), and check asks again, each time, when it rebuilds a Trace. Every function is pure: no clock, no store, and of a
+rank only the `home` that it may give to what it makes, once nothing can go wrong any more.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from lib.values.values import Activation, ActivationGrad, Home, OptState, Value,
 
 T = TypeVar("T", bound=Value)
 OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
-"""What a kind of layer takes beside its input."""
+"""The type of what a kind of layer takes beside its input."""
 
 
 def need(kind: type[T], value: Any, role: str, op: str) -> T:
     """Return the value itself if it is of the kind that an operation needs in this role.
 
-    The operations look at the type themselves first: they run a million times, and this call is for the rare rest.
+    Operations run a million times and compare types themselves; this call is for the rare rest.
     """
     if isinstance(value, kind):
         return value
@@ -43,7 +43,7 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
     """Return the layer as a plain int if the model has it."""
     if type(layer) is int and 0 <= layer < shape.layers:
         return layer
-    # One of numpy's integers, say: what Python would take as an index is a number here.
+    # Such as one of numpy's integers: what Python takes as an index is a number here.
     if type(layer) is not int and type(plain(layer)) is int:
         return need_layer(shape, plain(layer), op)
     is_number = type(layer) is int
@@ -51,7 +51,7 @@ def need_layer(shape: Shape, layer: Any, op: str) -> int:
 
 
 def named_layer(shape: Shape, layer: Any, op: str) -> None:
-    """Check that a collective may name this layer: it may be of activations too, which go up to LAYERS."""
+    """Check that a collective may name this layer: it may be that of activations, which go up to LAYERS."""
     if layer is not None and not (type(layer) is int and -1 <= layer <= shape.layers):
         need_layer(shape, layer, op)
 
@@ -80,7 +80,7 @@ def load_weights(
 
 
 def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place:
-    """The place of a shard of the weight of a layer."""
+    """Return the place of a shard of the weight of a layer."""
     kind = shape.kinds[layer]
     weight = kind.weight
     if weight is None:
@@ -98,11 +98,11 @@ def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place
 
 
 def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
-    """The batches that are asked for. Takes no more of them than there can be, as an iterator may go on for ever."""
+    """Return the named batches as a set. Takes only as many as there can be, as an iterator may be endless."""
     most = 2 * shape.items + 1000  # they may be repeated; `facts.NoBatch` knows that more are cut off
     try:
         given = list(islice(batches, most + 1))
-        # A step of n microbatches may ask for sets of n batches: no step of ours for each plain number.
+        # A step of n microbatches may ask for sets of n batches: no Python step for each plain number.
         if not {*map(type, given)} <= {int}:
             given = [*map(plain, given)]
         numbers = frozenset(given)
@@ -110,7 +110,7 @@ def _batches(shape: Shape, batches: Iterable[int]) -> frozenset[int]:
         raise RuleError(facts.NotBatches(batches)) from None
     if numbers and not ({*map(type, numbers)} == {int} and 0 <= min(numbers) <= max(numbers) < shape.items):
         wrong = [one for one in given if type(one) is not int or not 0 <= one < shape.items]
-        if not isinstance(batches, Collection):  # of what may go on for ever the first one will do
+        if not isinstance(batches, Collection):  # of an endless one, the first will do
             numbers, wrong = frozenset(given[: given.index(wrong[0]) + 1]), wrong[:1]
         raise RuleError(facts.NoBatch(frozenset(wrong), numbers, shape.batches, shape.padding))
     if len(given) > most:
@@ -128,7 +128,7 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
 
 
 def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | None = None) -> Activation:
-    """Layer `layer` on its input, with what its kind takes besides: the activation of layer + 1."""
+    """Return the activation of layer + 1, of a layer's input and what its kind takes besides."""
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, "forward")
     kind = shape.kinds[layer]
@@ -140,15 +140,15 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
     if inp.layer != first or other is None or other.layer != second:
         _on_its_layers("forward", shape, layer, inp, other)
     try:
-        # Places that were given once are right again, so most calls are one look-up and no rule.
+        # Places that fitted once fit again, so most calls are one look-up and no rule.
         place = kind.known[inp.place, other.place]  # pyright: ignore[reportOptionalMemberAccess]
-    except (KeyError, AttributeError):  # what is new; and None has no place
+    except (KeyError, AttributeError):  # a new pair; and None has no place
         place = kind.forward(inp, other)
     return made(Activation, layer + 1, shape.layers, place, 0, home)
 
 
 def _need_other(op: str, shape: Shape, layer: int, inp: Value, other: Any) -> None:
-    """Check that what is given beside the input is what the kind of this layer takes."""
+    """Check that what is given beside the input is of the kind that this layer takes."""
     kind = _with_weight(shape, layer, op) if op == "backward_input" else shape.kinds[layer]
     if kind.takes == "activation" and other is None:
         _on_its_layers(op, shape, layer, inp)
@@ -161,7 +161,7 @@ def _need_other(op: str, shape: Shape, layer: int, inp: Value, other: Any) -> No
 
 
 def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None = None) -> None:
-    """Check that the input, and what is given beside it, are those of a layer: activations those that it takes."""
+    """Check that the input, and what is given beside it, belong to a layer."""
     first, second = shape.operands[layer]
     if other is not None:
         _on_layer(op, f"{shape.kinds[layer].takes} of {op}", other, second, layer)
@@ -179,10 +179,10 @@ def loss(shape: Shape, inp: Any) -> ActivationGrad:
 
 
 def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) -> int:
-    """The layer as a plain int, if what goes into backward, or half of it, belongs to it and to the same batches."""
+    """Return the layer as a plain int, if all that backward, or half of it, is given belongs to it."""
     layer = need_layer(shape, layer, op)
     takes = OPERANDS[shape.kinds[layer].takes]
-    if inp is None and not shape.kinds[layer].keeps:  # what is missing is the gradient, which would do alone
+    if inp is None and not shape.kinds[layer].keeps:  # the gradient is missing, which would do alone
         need(ActivationGrad, grad, f"gradient given to {op}", op)
     inp = need(Activation, inp, f"input of {op}", op)
     need(ActivationGrad, grad, f"gradient given to {op}", op)
@@ -195,14 +195,14 @@ def _back(op: str, shape: Shape, layer: int, inp: Any, grad: Any, *others: Any) 
 
 
 def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = None, home: Home | None = None) -> Any:
-    """Layer `layer` backwards: from its input, the gradient of its output and what it takes besides to the gradients
-    of both: a pair, or of a kind that takes nothing besides the one gradient there is. A kind that does not need its
-    input may be given the gradient of its output alone."""
-    # An event has no holes among its values: where the input is left out, the gradient comes first.
+    """Return the gradients of a layer's weight (or other activation) and of its input, from its input, the gradient of
+    its output, and what it takes besides. A kind that takes nothing besides has one gradient. A kind that does not need
+    its input may be given the gradient of its output alone."""
+    # An event has no holes among its values: if the input is left out, the gradient comes first.
     if type(inp) is ActivationGrad and grad is None:
         return _back_alone(shape, layer, inp)
     if (
-        # Asked in one go, as all of it holds in nearly every call; `_back` finds out what does not, and says it.
+        # One test, as all of it holds in nearly every call; `_back` finds out what does not, and raises.
         type(layer) is not int
         or not 0 <= layer < shape.layers
         or type(inp) is not Activation
@@ -224,7 +224,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
         by_besides = made(WeightGrad, layer, layers, besides, 0, home)
     else:
         by_besides = made(ActivationGrad, other.layer - 1, layers, besides, 0, home)
-    # An embedding: nobody needs the gradient of token numbers.
+    # An embedding: token numbers have no gradient.
     if place is None:
         return by_besides
     by_input = made(ActivationGrad, inp.layer - 1, layers, place, 0, home)
@@ -232,7 +232,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
 
 
 def _back_alone(shape: Shape, layer: int, grad: ActivationGrad) -> ActivationGrad:
-    """Backward of a layer that does not need its input, which would be of the same batches."""
+    """Return the gradient of the input of a layer whose backward does not need the input."""
     layer = need_layer(shape, layer, "backward")
     kind = shape.kinds[layer]
     if kind.keeps:
@@ -243,15 +243,15 @@ def _back_alone(shape: Shape, layer: int, grad: ActivationGrad) -> ActivationGra
 
 
 def backward_input(shape: Shape, layer: int, inp: Any, grad: Any, weight: Any = None) -> ActivationGrad:
-    """Return the input half of backward: the gradient of the layer's input alone. Without a weight it is of a layer
-    that has none, as of a forged Trace, and refused in words."""
+    """Return the input half of backward: the gradient of the layer's input alone. A layer without a weight, as in a
+    forged Trace, is refused in words."""
     layer = _back("backward_input", shape, layer, inp, grad, weight)
     _, place = _with_weight(shape, layer, "backward_input").backward("backward_input", inp, grad, weight)
     return made(ActivationGrad, inp.layer - 1, shape.layers, cast("Any", place))
 
 
 def backward_weight(shape: Shape, layer: int, inp: Any, grad: Any) -> WeightGrad:
-    """Return the weight half of backward: the gradient of the layer's weight alone, which takes no weight."""
+    """Return the weight half of backward: the gradient of the layer's weight, which does not need the weight."""
     layer = _back("backward_weight", shape, layer, inp, grad)
     place, _ = _with_weight(shape, layer, "backward_weight").backward("backward_weight", inp, grad, None)
     return made(WeightGrad, layer, shape.layers, cast("Any", place))
@@ -267,9 +267,9 @@ def _with_weight(shape: Shape, layer: int, op: str) -> LayerKind:
 def update(
     shape: Shape, layer: int, grad: Any, weight: Any, state: Any, home: Home | None = None
 ) -> tuple[Weight, OptState]:
-    """Take the optimizer's step: a weight and its state, one step on, from a gradient that has every batch once.
+    """Return a weight and its state after an optimizer step, from a gradient that has every batch once.
 
-    Of a state that is more than the weight, only the part that the weight is goes one step on, and is given back.
+    Of a state that is larger than the weight, only the weight's part is updated and returned.
     """
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, "update")
@@ -283,19 +283,19 @@ def update(
         for value, role in ((grad, "gradient"), (weight, "weight"), (state, "optimizer state")):
             _on_layer("update", f"{role} given to update", value, layer)
     place = weight.place
-    # Whether a batch is missing is asked here and nowhere else: an all-reduce cannot know that it is the last one.
+    # Missing batches are looked for only here: an all-reduce cannot know that it is the last one.
     if grad.place.open or grad.place.schema is not shape.kinds[layer].weight_gradient:
         if grad.place.total_batches != shape.items or not shape.whole(grad.place.batches):
             raise RuleError(facts.Unsummed(grad, shape.batches))
-        for part in grad.place.sums:  # what is missing of the batches is padding
+        for part in grad.place.sums:  # batches that are missing are padding
             if not part.whole and part.pieces is not grad.place.batches:
                 raise RuleError(facts.Lacks(grad, part))
-    # An optimizer works element by element, so a gradient or a state that is more than the weight will do.
+    # An optimizer works element by element, so a gradient or a state may be larger than the weight.
     if not grad.place.complete and not grad.place.covers(place):
         raise RuleError(facts.Uncovered(grad, weight))
     if state.place is not place and not state.place.covers(place):
         raise RuleError(facts.Stateless(state, weight))
-    # A stale state is a silent mistake: with real numbers the loss would be a little worse, and that is all.
+    # A stale state is a silent mistake: with real numbers the loss would only be a little worse.
     if weight.updates != state.updates:
         raise RuleError(facts.OtherStep(weight, state))
     updates, layers = weight.updates + 1, shape.layers
@@ -303,14 +303,14 @@ def update(
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
-    """Return a made-up gradient. Without batches it is a zero contribution; with batches only a sandbox accepts it."""
+    """Return a made-up gradient. Without batches it is a zero; with batches only a sandbox accepts it."""
     layer = need_layer(shape, layer, "fake_grad")
     gradient = _with_weight(shape, layer, "fake_grad").weight_gradient
     return made(WeightGrad, layer, shape.layers, cast(Schema, gradient).held(_batches(shape, batches)))
 
 
 def final(shape: Shape, layer: int, weight: Any) -> tuple[()]:
-    """Check the weight that a rank hands in as its final weight of a layer. Nothing comes of it."""
+    """Check the weight that a rank hands in as its final weight of a layer. Returns no values."""
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, "set_final_weight")
     if type(weight) is not Weight:
@@ -335,9 +335,9 @@ def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0)
     for item in brought:
         if not isinstance(item, Value):
             need(Value, item, f"first argument of {row.name}", row.name)
-        # What is no number may answer a comparison with anything: numpy's arrays do with an array.
+        # Only numbers are compared: numpy's arrays, for one, answer a comparison with an array.
         other = item.layer != layer if isinstance(layer, int | float) else True
-        # An activation lies between two layers and may be named by either, so only weights' tensors are asked.
+        # An activation lies between two layers and may be named by either, so only weights' tensors are checked.
         if other and item.place.sharded and not row.bucket:
             raise RuleError(facts.ToldLayer(row.name, item, layer))
 
@@ -355,7 +355,8 @@ class Member:
 
 
 def agree(members: Sequence[Member | None]) -> None:
-    """Check that all who have joined called the same collective of the same layer. Names the first two that differ."""
+    """Check that all members that have joined called the same collective of the same layer. MismatchError names the
+    first two that differ."""
     first, *others = [m for m in members if m is not None]
     kind = cast("type[Any]", type(first.value))
     said = first.op, first.layer, first.said, kind, first.group
@@ -371,13 +372,13 @@ def _between(fact: Fact, one: Member, other: Member) -> MismatchError:
 
 
 def collective(row: Collective, members: Sequence[Member]) -> list[Any]:
-    """Return what each member gets, in the order of the group. MismatchError names the two who differ."""
+    """Return what each member gets, in the order of the group. MismatchError names two that differ."""
     agree(members)
     return agreed(row, [member.value for member in members], members[0].said, lambda: members)
 
 
 def agreed(row: Collective, values: Sequence[Any], said: int, members: Callable[[], Sequence[Any]]) -> list[Any]:
-    """Return what each member gets, in the order of the group, where all have called the same."""
+    """Return what each member gets, in the order of the group, if all have called the same."""
     try:
         return row.results(values, said)
     except PuzzleError as error:
@@ -385,12 +386,12 @@ def agreed(row: Collective, values: Sequence[Any], said: int, members: Callable[
 
 
 def _spread(error: PuzzleError, row: Collective, members: Sequence[Member]) -> PuzzleError:
-    """The law's own complaint, with the names of the two ranks between which it arose."""
-    # The law was asked of all at once, and says what is wrong but not between whom.
+    """Return the error of a law with the two ranks between which it arose."""
+    # The law was applied to all values at once, so its error does not name ranks.
     for member in members:
         try:
             row.law(member.value)
-        except PuzzleError as own:  # what one brings is wrong by itself
+        except PuzzleError as own:  # its value is wrong by itself
             own.rank = member.rank
             return own
     for at, to in row.pairs([member.value for member in members], members[0].said):

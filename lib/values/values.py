@@ -1,9 +1,9 @@
 """What a rank can hold: weights, optimizer states, activations and their gradients, as metadata without numbers.
 
 Values are immutable. A value is a kind, a layer and a *place*: which part of the tensor it is, and which part of a sum
-is in it (see placement). What students know of it, `shards` and `batches`, are views of the place. The laws say what
-happens to values. Sizes are in elements: a weight, its gradient and its optimizer state have HIDDEN x HIDDEN elements
-a layer, an activation and its gradient LENGTH x HIDDEN elements a batch, where nothing else is said.
+is in it (see placement). The `shards` and `batches` that students know are views of the place. The laws determine what
+happens to values. Sizes are in elements: by default a weight, its gradient and its optimizer state have HIDDEN x HIDDEN
+elements a layer, an activation and its gradient LENGTH x HIDDEN elements a batch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lib.values.placement import MOST, ONE_PIECE, Elements, Place, Rest, Schema,
 
 HIDDEN = PRICED.inputs
 LENGTH = PRICED.rows
-# The one name a class has for the outside, as in `print(type(weight))`: where it is exported from.
+# The module that a class names, as in `print(type(weight))`: that which exports it.
 PUBLIC = "lib"
 
 
 class Home(Protocol):
-    """The home of a value: one rank's record of its program, which wants to know what is made of its values."""
+    """The home of a value: one rank's record of its program, which records what is made of its values."""
 
     values: list[Any]
     """All values of the rank, by number."""
@@ -40,7 +40,7 @@ class Home(Protocol):
 
 
 class _Fields:
-    """What a value has. Of one base, a draft becomes a value without a comparison of their slots."""
+    """The slots of a value. A shared base makes the switch of `__class__` cheap, from a draft to a value."""
 
     __slots__ = ("home", "layer", "layers", "number", "place", "updates")
     home: Any
@@ -52,8 +52,8 @@ class _Fields:
 
 
 class Value(_Fields):
-    """Anything a store can hold. Its `home` is the rank that has it, where it has a `number`; of a value made by hand
-    there is none, None and -1. `updates` counts those that it has had; of what is not updated it is 0.
+    """Anything a store can hold. Its `home` is the rank that has it, where it has a `number`; those of a value made by
+    hand are None and -1. `updates` counts its updates; it stays 0 for what is never updated.
     """
 
     __slots__ = ()
@@ -64,11 +64,11 @@ class Value(_Fields):
 
     @property
     def mark(self) -> tuple[Any, int] | None:
-        """Return its home, and the number that it has there; None of a value without a home."""
+        """Return its home and its number there; None for a value without a home."""
         return None if self.home is None else (self.home, self.number)
 
     def at(self: V, place: Place, home: Home | None = None) -> V:
-        """Return the same in another place, without a home or in another one."""
+        """Return the same value in another place, with another home or none."""
         return made(type(self), self.layer, self.layers, place, self.updates, home)
 
     def elements(self) -> Elements:
@@ -80,19 +80,19 @@ class Value(_Fields):
         return float(self.elements())
 
     def is_complete(self) -> bool:
-        """Tell whether all shards are here; of activations whether all features are, with nothing left to be summed."""
+        """Tell whether all shards are here; for activations, all features, with nothing left to be summed."""
         return True
 
     def combine(self: V, other: V) -> V:
-        """Gather: this value and `other`, which holds other shards of the same thing."""
+        """Gather: join this value with `other`, which holds other shards of the same thing."""
         return _derive("combine", gather, (self, other))
 
     def __add__(self: V, other: V) -> V:
-        """Reduce: the sum of two weight gradients, or of two parts of a sum. Others are refused, with the reason."""
+        """Reduce: add two weight gradients, or two parts of a sum. RuleError for other values."""
         return _derive("add", reduce, (self, other))
 
     def shard(self: V, shard: int, total: int, dim: str | None = None) -> V:
-        """Shard number `shard` of `total` equal ones, cut from a complete value, or from what it has of a dim."""
+        """Cut: return shard `shard` of `total` equal ones of a complete value, or of what it has of a dim."""
         return _derive("shard", cut, (self,), plain(shard), plain(total), *(() if dim is None else (dim,)))
 
     def cut(self: V, dim: str, low: int, high: int) -> V:
@@ -100,7 +100,7 @@ class Value(_Fields):
         return _derive("cut", piece, (self,), dim, plain(low), plain(high))
 
     def __setattr__(self, name: str, value: object) -> None:
-        # The error of frozen dataclasses, as students know it, though these are none: see `_Draft`.
+        # The error of frozen dataclasses, which students know, though these are none: see `_Draft`.
         from dataclasses import FrozenInstanceError
 
         raise FrozenInstanceError(f"cannot assign to field {name!r}: values never change, operations make new ones")
@@ -110,7 +110,7 @@ class Value(_Fields):
 
         raise FrozenInstanceError(f"cannot delete field {name!r}: values never change")
 
-    # A value never changes, so a copy is the value itself: a deep copy of a list then has no values from elsewhere.
+    # A value never changes, so a copy is the value itself: a deep copy of a list then has only values of the rank.
     def __copy__(self: V) -> V:
         return self
 
@@ -120,19 +120,19 @@ class Value(_Fields):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        # Not by identity: places of two runs are different objects, and where a value lives is no part of what it is.
+        # Not by identity: places of two runs are different objects. The home of a value does not count.
         return fields_of(self) == fields_of(other) and self.place.same(other.place)
 
     def __hash__(self) -> int:
         return hash(fields_of(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without its home: what is pickled has left its run, as a value in a file has.
+        # Without its home: a pickled value has left its run, like one in a file.
         fields = fields_of(self)
         return (value_of, (type(self), None, *fields)) if self.place.rest else (type(self), fields)
 
     def __repr__(self) -> str:
-        """As in a list of values that is printed: the words of `describe` between angle brackets."""
+        """Return the words of `describe` in angle brackets, as in a printed list."""
         return f"<{describe(self)}>"
 
     def __str__(self) -> str:
@@ -143,7 +143,7 @@ V = TypeVar("V", bound=Value)
 
 
 def _view(name: str) -> Any:
-    """Return what a student knows a part of the place by."""
+    """Return a property that is a view of the place."""
     return property(attrgetter(f"place.{name}"))
 
 
@@ -159,11 +159,11 @@ class _Sharded(Value):
 
 
 class _Stepped(_Sharded):
-    """A sharded value that changes once a training step: `step` counts the updates it has had."""
+    """A sharded value that changes once a training step: `step` counts its updates."""
 
     __slots__ = ()
     __match_args__ = ("layer", "layers", "step", "shards", "total")
-    # The slot itself, under the name that students know: a property would be a call for each of a million reads.
+    # The slot itself, under the students' name: a property would be a call for each of a million reads.
     step: int = _Fields.__dict__["updates"]
 
     def __init__(self, layer: int, layers: int, step: int, shards: Iterable[int] = ONE_PIECE, total: int = 1) -> None:
@@ -244,21 +244,21 @@ class WeightGrad(_Sharded):
 
 
 PIECES = {"shards": "total", "batches": "total_batches"}
-"""The fields that are sets of numbers, and the one that says below what they are."""
-# -1 is the layer of the gradient of the data: a gradient has the number of the layer whose output it is of.
+"""The fields that are sets of numbers, and those that bound them."""
+# -1 is the layer of the gradient of the data: a gradient has the number of the layer that gave the activation.
 LOWEST = {"layer": -1, "layers": 1, "total": 1, "total_batches": 1}
 
 
 def _fill(value: Value, **fields: Any) -> None:
-    """Writes the fields of a value that is made by hand, as plain numbers whatever class they are of. RuleError where
-    there is no such value, which no Trace file could hold.
+    """Set the fields of a value that is made by hand, as plain numbers of whatever class they are. RuleError if there
+    is no such value, which no Trace file could hold.
 
-    This is the door: nobody looks at the fields of a value again.
+    The only check: the fields of a value are not looked at again.
     """
     given: dict[str, Any] = {}
     for name, item in fields.items():
         given[name] = numbers_in(item) if name in PIECES else plain(item)
-    # What these are some of is looked at first.
+    # Bounds first, then the sets within them.
     for name in sorted(given, key=PIECES.__contains__):
         item, low, most = given[name], LOWEST.get(name, 0), MOST
         if name in PIECES:
@@ -275,8 +275,8 @@ def _fill(value: Value, **fields: Any) -> None:
 
 
 def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Rest = ()) -> Place:
-    """The place with these fields, of a tensor in a step of that shape."""
-    # Known to be there: only a layer without a weight has none, and the callers have seen to that.
+    """Return the place with these fields, of a tensor in a step of that shape."""
+    # Never None: only a layer without a weight has no schema, and the callers have excluded that.
     schema = cast(Schema, shape.schema_of(kind.tensor, given["layer"]))
     place = schema.held(given.get("batches"), given.get("shards"), given.get("total", 1))
     for role, pieces, grid in rest:
@@ -286,7 +286,7 @@ def _placed(kind: type[Value], shape: Shape, given: Mapping[str, Any], rest: Res
 
 
 set_home, set_number = (_Fields.__dict__[name].__set__ for name in ("home", "number"))
-"""Say where a value lives, and its number there. Only the record of a rank does this, once for each value."""
+"""Set the home of a value, and its number there. Only the record of a rank does this, once for each value."""
 
 
 KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Activation, ActivationGrad, WeightGrad)}
@@ -294,11 +294,11 @@ KINDS: dict[str, type[Value]] = {cls.kind: cls for cls in (Weight, OptState, Act
 
 
 class _Draft(_Fields):
-    """A value that is being made. It has the fields of a Value, but nothing refuses to set them.
+    """A value that is being made, with the fields of a Value, which can be set.
 
-    Values are made by the hundred thousand, and never change. To write their slots past their own `__setattr__` takes
-    a call for each, twice as long as all of `made`. Here Python stores plainly, and then the draft becomes what it is
-    a draft of, which is allowed for classes of one layout.
+    Values are made by the hundred thousand, and never change. Setting their slots past their own `__setattr__` takes
+    a call for each, twice as long as all of `made`. Here Python stores plainly; then the draft changes its class, which
+    is allowed between classes of one layout.
     """
 
     __slots__ = ()
@@ -324,8 +324,7 @@ def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0,
 
 
 def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
-    """Return the value of a kind with the fields of `fields_of`, in a step of that shape, or of no step in
-    particular."""
+    """Return the value of a kind with the fields of `fields_of`, in a step of that shape, or of a default one."""
     given = dict(zip(kind.__match_args__, fields, strict=False))
     shape = shape or by_hand(given.get("total_batches", 1))
     place = _placed(kind, shape, given, *fields[len(given) :])
@@ -333,14 +332,14 @@ def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
 
 
 def fields_of(value: Value) -> tuple[Any, ...]:
-    """Return the public fields of a value, in the order its class takes them; behind them whatever else it is cut
-    along."""
+    """Return the public fields of a value, in the order in which its class takes them, then the further dims along
+    which it is cut."""
     rest = value.place.rest
     return (*[getattr(value, name) for name in value.__match_args__], *([rest] if rest else ()))
 
 
 def describe(value: object) -> str:
-    """One short English phrase for a value: "weight gradient of layer 1, batches 0-2, shard 3 of 4"."""
+    """Return a short phrase for a value: "weight gradient of layer 1, batches 0-2, shard 3 of 4"."""
     if not isinstance(value, Value):
         return described(value, describe)
     parts = [subject(value.kind, value.layer), *value.place.words()]
@@ -361,15 +360,15 @@ def subject(kind: str, layer: int) -> str:
 
 
 def definite(phrase: str) -> str:
-    """Return a value in a sentence: "the weight of layer 1"; but "activation 1", which has a number and no name."""
+    """Return the phrase for a value with its article: "the weight of layer 1", but "activation 1"."""
     return phrase if re.match(rf"{Activation.kind} \d", phrase) else f"the {phrase}"
 
 
 def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragma: no mutate block
-    """Applies a law to values and tells the rank that they live on. Called by methods that a student calls."""
+    """Apply a law to values and record it on their rank. Called by methods that a student calls."""
     home: Home | None = values[0].home
     if home is None:
-        # The first that lives on a rank: with one that was made by hand it is recorded where the other is.
+        # If the first was made by hand, it is recorded on the rank of the other.
         home = getattr(values[-1], "home", None)
     try:
         result = law(*values, *said)
@@ -377,6 +376,6 @@ def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragm
         raise error if home is None else home.blame(error) from None
     if home is None:
         return result
-    # A Trace names dims by their numbers: all arguments of an event are whole numbers.
+    # In a Trace dims are numbers, like all arguments of an event.
     arg = tuple([NAMES.index(i) if isinstance(i, str) else i for i in said]) if said else ()
     return home.derive(op, values, result, arg)

@@ -2,11 +2,11 @@
 
 Causal attention to some of the keys is a partial sum over the keys: the sum of the values by the exponentials of their
 scores, with the running maximum and sum of these, as in ring attention. A row that has seen all keys up to its own is
-done by itself. Backwards a query owes the keys that are not here, and a key the queries.
+done. Backwards, gradients of queries are sums over keys, and those of keys over queries.
 
-Neighbourhood attention is that of each point of a grid to the window around it, as NATTEN has it. At an edge the window
-does not shrink, it stays inside (Hassani et al. 2023, https://arxiv.org/abs/2204.07143). A point is worked on where its
-whole window is, so queries need no halo; keys and values do, and the gradients of these go home.
+Neighbourhood attention is that of each point of a grid to the window around it, as in NATTEN. At an edge the window
+does not shrink, but stays inside (Hassani et al. 2023, https://arxiv.org/abs/2204.07143). A point is computed where its
+whole window is, so queries need no halo; keys and values do, and their gradients are sent back.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Causal(Relation):
     """The keys that a row needs: all up to its own."""
 
     def needed(self, items: RunSet) -> RunSet:
-        # The last row needs all that the others do.
+        # The last row needs all keys that the others need.
         return RunSet.span(0, items.runs[-1][1] if items else 0)
 
     def pairs(self, items: RunSet, others: RunSet) -> int:
-        """Return how many keys the rows need of those, one by one, from the ends of runs."""
+        """Return how many of the keys each row needs, added up, from the ends of runs."""
         return sum(
             _up_to(after - key, end - key) - _up_to(first - key, end - key)
             for first, after in items.runs
@@ -45,8 +45,8 @@ class Causal(Relation):
 
 
 def _up_to(rows: int, keys: int) -> int:
-    """Return how many of so many keys that many rows need together, if the first row needs one of them and each
-    other one more."""
+    """Return how many of `keys` keys `rows` rows need, added up, if the first row needs one of them and each other one
+    more."""
     inside = min(max(rows, 0), keys)
     return inside * (inside + 1) // 2 + max(rows - keys, 0) * keys
 
@@ -86,7 +86,7 @@ class Attention(LayerKind):
         self.describe_sums()
 
     def describe_sums(self) -> None:
-        """Says what the output, and the gradients, are sums over."""
+        """Set the sums over which the output and the gradients may be partial."""
         rows = self.layer.rows
         self.causal = Causal()
         self.opens = (Sum(self.dim("keys", rows), self.causal, "rows"),)
@@ -105,7 +105,7 @@ class Attention(LayerKind):
 
     def fit(self, op: str, inp: Value, other: Value) -> None:
         self.alike(op, inp, other, "batch", "features")
-        # Whole heads of the one are whole heads of the other, as both are cut alike.
+        # Whole heads of one are whole heads of the other, as both are cut alike.
         self.unbroken(op, other, "features", self.layer.kv_heads or self.layer.heads)
 
     def share(self, places: Sequence[Place]) -> Fraction:
@@ -119,7 +119,7 @@ class NeighborhoodAttention(Attention):
 
     name, options, optional = "neighborhood_attention", ("heads", "kernel"), ("kv_heads", *GRID)
     softmax: ClassVar[bool] = False
-    # Each point has as large a window, and a sum for itself.
+    # All windows have the same size, and each point its own sum.
     share, output_of = LayerKind.share, LayerKind.output_of
 
     def describe_sums(self) -> None:

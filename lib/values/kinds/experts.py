@@ -1,17 +1,17 @@
 """A layer of experts, in three: tokens go to their experts, each expert works on its own, and tokens come back.
 
-The rows of a dispatched activation lie along one dim more, the experts, and of each expert there are those that go to
-it: how many these are is what it costs, how much memory it takes and how much travels. To combine the results of some
-experts gives a part of a sum. Backwards it is the same: a token that was at two experts has a gradient from both. A
-weight has all experts, and a rank may have some of them, whole.
+A dispatched activation has a further dim, the experts, and for each expert the rows that go to it: their number
+determines time, memory and traffic. Combining the results of some experts gives a part of a sum. Backwards it is the
+same: a token that was at two experts has a gradient from both. A weight has all experts; a rank may have some of them,
+whole.
 
 Groups and capacity are those of GShard (Lepikhin et al. 2020); without a capacity nothing is dropped, as in MegaBlocks
 (Gale et al. 2022). Simplified: a route is data and no gate chooses it, so no gradient flows into the choice.
 
-The tokens of a step are all its rows, batch by batch. A route says the experts of each token, in order of choice, and
-begins again after its last one. Tokens that lie together are a group, and an expert takes as many of a group as its
-capacity: first choices before second ones, and tokens in their order. So a rank that has a group knows what is dropped
-without asking anybody.
+The tokens of a step are all its rows, batch by batch. A route has the experts of each token, in order of choice, and
+repeats after its last one. Adjacent tokens form a group, and an expert takes as many of a group as its capacity: first
+choices before second ones, and tokens in order. So a rank that has a group knows what is dropped without
+communication.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 Choices = tuple[tuple[int, ...], ...]
 """The experts of each token, in order of choice."""
 MOST_TIMES = 10**6
-"""How often it is asked at most how many tokens of a group an expert takes, for all tokens of a step."""
+"""The most times that the tokens of a group at an expert are counted, for all tokens of a step."""
 
 
 class _Turn:
-    """The tokens of a route with one expert as their choice of one rank, such as the second. The route comes again."""
+    """The tokens of a route with one expert as their first, or second, ... choice. The route repeats."""
 
     def __init__(self, tokens: list[int], period: int) -> None:
         self.tokens, self.period = tokens, period
@@ -54,7 +54,7 @@ class _Turn:
         return self.before(after) - self.before(first)
 
     def nth(self, number: int) -> int:
-        """The token with this number among them."""
+        """Return the token with this number among them."""
         turns, at = divmod(number, len(self.tokens))
         return turns * self.period + self.tokens[at]
 
@@ -62,9 +62,9 @@ class _Turn:
 class Route:
     """A route of the tokens of a step: `rows` in each batch, to `experts`.
 
-    `choices` are those of a route's tokens, and `groups` the sizes of the groups, which come again as well. Without a
-    `capacity` nothing is dropped. No list of all tokens is made: how many of them an expert takes is worked out from a
-    route's own tokens, so that a million rows on a short route cost what sixteen do.
+    `choices` are those of the route's tokens, and `groups` the sizes of the groups, which repeat as well. Without a
+    `capacity` nothing is dropped. No list of all tokens is made: their number at an expert is worked out from the
+    route's own tokens, so that a million rows on a short route cost no more than sixteen.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class Route:
         return sum([self._count(expert, batch, inside) for expert in few if expert in many for batch in batches])
 
     def _count(self, expert: int, batch: int, rows: RunSet) -> int:
-        """The same of one batch and expert, which is looked up: parts of an exchange are put together one by one."""
+        """Return the same for one batch and expert, looked up: parts of an exchange are put together one by one."""
         key = expert, batch, rows
         found = self._known.get(key)
         if found is None:
@@ -131,21 +131,21 @@ class Route:
         return sorted([token % self.rows for token in taken])
 
     def _taken(self, expert: int, batch: int, rows: RunSet) -> Iterator[tuple[_Turn, int, int]]:
-        """The ranges of tokens of which an expert takes all that want it, choice by choice."""
+        """Yield, choice by choice, the ranges of tokens in which an expert takes all tokens that choose it."""
         for first, after in [(batch * self.rows + low, batch * self.rows + high) for low, high in rows.runs]:
             for low, high in self._groups_at(first, after):
                 # First choices of the whole group before second ones, as GShard fills its experts.
                 room = self.capacity
                 for turn in self._turns.get(expert, ()):
                     wanted = turn.between(low, high)
-                    # Tokens take their places in order, so what finds no room is the end of the range.
+                    # Tokens take their places in order, so the end of the range finds no room.
                     end = high if wanted <= room else turn.nth(turn.before(low) + room)
                     room -= min(wanted, room)
                     if first < end and low < after:
                         yield turn, max(first, low), max(min(after, end), max(first, low))
 
     def _groups_at(self, first: int, after: int) -> Iterator[Run]:
-        """The groups that have any of these tokens."""
+        """Yield the groups that have any of these tokens."""
         *starts, period = self._groups
         turn, rest = divmod(first, period)
         # The last group that begins no later than the token.
@@ -158,7 +158,7 @@ class Route:
 def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
     """Return a route on which experts get these shares of all choices, as in route_by_loads([7, 3, 3, 3], top=2).
 
-    It has as few tokens as that takes, here 8, and their first choices are the experts in order.
+    It has the fewest tokens possible, here 8, and their first choices are the experts in order.
 
     >>> route_by_loads([7, 3, 3, 3], top=2)
     ((0, 1), (0, 1), (0, 2), (0, 2), (0, 2), (0, 3), (0, 3), (1, 3))
@@ -171,8 +171,8 @@ def route_by_loads(loads: Sequence[int], top: int = 1) -> Choices:
     tokens = sum(parts) * times // top
     if max(parts) * times > tokens:
         raise ValueError(f"a token goes to {top} different experts, so none of them gets more than 1 in {top}; {loads}")
-    # Dealt out like cards: places that are `tokens` apart go to one token, and no expert has more than `tokens` of
-    # them, so none is there twice.
+    # Dealt out like cards: places that are `tokens` apart go to one token, and an expert has at most `tokens` of them,
+    # so no token gets it twice.
     line = [expert for expert, part in enumerate(parts) for _ in range(part * times)]
     return tuple(tuple(line[token::tokens]) for token in range(tokens))
 
@@ -225,7 +225,7 @@ class Experts(Linear):
             raise ValueError(f"these are {number} experts, and tokens are dispatched to {here.size}")
         self.weight_dims = (self.dim("experts", number), *self.weight_dims)
         batch, rows = self.dims["batch"], self.dims["rows"]
-        # On average over the step: what a batch costs depends on where its tokens go.
+        # On average over the step: the cost of a batch depends on where its tokens go.
         tokens = cast(Route, here.route).count(batch.whole.pieces, rows.whole.pieces, here.whole.pieces)
         self.tokens = Fraction(tokens, batch.size)
         self.work = self.tokens * self.layer.inputs * self.layer.outputs
@@ -235,7 +235,7 @@ class Experts(Linear):
             self.alike(op, inp, other, "experts")
 
     def share_of_points(self, places: Sequence[Place]) -> Fraction:
-        """As many tokens as go to the experts that are here, of the average of a batch."""
+        """Return the number of tokens at the experts that are here, as a fraction of a batch's average."""
         inp = places[0]
         here = Fraction(inp.elements) / (fraction(inp.dims[-1]) * self.layer.inputs * max(len(inp.batches), 1))
         return here / self.tokens

@@ -1,15 +1,15 @@
-"""Layers of a grid: convolutions and pooling, what all points have in common, and a transform along one dim.
+"""Layers of a grid: convolutions and pooling, means and norms over all points, and a transform along one dim.
 
-A row of a convolution's output needs some rows of the input around its own place: a stencil, where rows stand for any
-dim of a grid, and all is worked out from the ends of runs. Sizes are those of torch's layers (Conv2d, ConvTranspose2d).
-A part of the input gives the rows whose stencils lie in it, so that with rows of its neighbours, a halo, a rank gives
-all of its own. Backwards every row that was taken has a gradient, those of the halo too, which is a sum over the rows
-that it was needed for: the inner rows of a part have all of theirs and are done, and those at an edge are open until
-what a neighbour has is added. Along each other dim of a grid it is the same.
+A row of a convolution's output needs some rows of the input around its own place: a stencil. Rows stand for any dim of
+a grid, and all is worked out from the ends of runs. Sizes are those of torch's layers (Conv2d, ConvTranspose2d). A part
+of the input gives the rows whose stencils lie in it, so with rows of its neighbours, a halo, a rank gives all of its
+own. Backwards every row that was taken has a gradient, those of the halo too, which is a sum over the rows that needed
+it: the inner rows of a part have all of theirs and are done, and those at an edge are open until a neighbour's part is
+added. Other dims of a grid work in the same way.
 
-Means and moments of a part of the grid are a partial sum with the number of points beside it: two parts are a weighted
-mean, and a mean of means is one where both have as many. What is not complete says nothing of the grid, so a norm by
-groups of features waits for it.
+Means and moments of a part of the grid are a partial sum with their number of points: two parts make a weighted mean,
+which is the mean of both means if they have equally many points. An incomplete one is no mean of the grid, so a group
+norm waits for the rest.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from lib.values.values import Value
 
 MOST_TAPS = 4096
-"""Places of a kernel: each is looked at whenever a part of another form is given."""
+"""The most places of a kernel: each takes time for every part of another form."""
 
 
 @dataclass(frozen=True)
 class Stencil(Relation):
-    """A stencil: each row of the output takes `kernel` of `rows` rows; of those that lie outside, zeros. As a relation
-    it says which rows of the output a row of the input is needed for."""
+    """A stencil: each row of the output takes `kernel` of `rows` rows; those outside are zeros. As a relation it gives
+    the rows of the output that need a row of the input."""
 
     rows: int
     kernel: int
@@ -53,13 +53,13 @@ class Stencil(Relation):
         """Return the rows that a row of the output takes, those outside too."""
 
     def centre(self, row: int) -> int:
-        """Return the row in the middle of those that a row of the output takes: who has that works it out."""
+        """Return the middle row of those that a row of the output takes: the rank that has it computes that row."""
         needs = self.needs(row)
         return min(max(needs[(len(needs) - 1) // 2], 0), self.rows - 1)
 
     @abstractmethod
     def _users(self, low: int, high: int) -> Iterable[Run]:
-        """The rows of the output that need any row from `low` to before `high`, as runs that may be empty."""
+        """Yield the rows of the output that need any row from `low` to before `high`, as runs that may be empty."""
 
     def needed(self, items: RunSet) -> RunSet:
         """Return the rows of the output that need any of these."""
@@ -67,8 +67,8 @@ class Stencil(Relation):
         return RunSet.union(found) & RunSet.span(0, self.outputs)
 
     def given(self, rows: Pieces) -> RunSet:
-        """Return the rows of the output for which these rows will do."""
-        # All but those that need a row that is not here. Outside the grid are zeros, so there nothing is missing.
+        """Return the rows of the output that need only these rows."""
+        # All except those that need a row that is not here. Outside the grid are zeros, which are never missing.
         return self.needed(RunSet.of(rows).rest(self.rows)).rest(self.outputs)
 
 
@@ -129,7 +129,7 @@ class Window(Stencil):
         return self.rows
 
     def needs(self, row: int) -> range:
-        # NATTEN's windows are moved inwards at an edge, and never cut off: each point has as many neighbours.
+        # NATTEN's windows are moved inwards at an edge, and never cut off: all points have equally many neighbours.
         first = min(max(row - self.kernel // 2, 0), self.rows - self.kernel)
         return range(first, first + self.kernel)
 
@@ -144,18 +144,18 @@ class Window(Stencil):
 
 
 def uses_of(stencils: Mapping[str, Stencil], dim: Callable[[str, int], Dim]) -> tuple[Sum, ...]:
-    """Return the rows of the output, and what else it has of a grid, over which the gradient of an input is a sum."""
+    """Return the rows, and other dims, of the output over which the gradient of an input is a sum."""
     return tuple([Sum(dim(OUTPUTS[role], one.outputs), one, role) for role, one in stencils.items()])
 
 
 class Swept(LayerKind):
-    """A layer each of whose outputs takes what lies around its own place in the grid, as the stencils of the grid's
-    dims say."""
+    """A layer whose outputs each take the inputs around their own place in the grid, by the stencils of the grid's
+    dims."""
 
     stencils: Mapping[str, Stencil]
 
     def stencil(self, rows: int) -> Stencil:
-        """Return the stencil along a dim of so many rows."""
+        """Return the stencil along a dim with this number of rows."""
         layer = self.layer
         if layer.padding > layer.dilation * (layer.kernel - 1):
             raise ValueError(f"a padding of {layer.padding} is so wide that rows at the edge are of zeros alone")
@@ -180,8 +180,8 @@ class Swept(LayerKind):
         self.work = prod(sizes.values()) * layer.weight
 
     def given(self, op: str, inp: Value, grad: Value | None = None) -> dict[str, Part]:
-        """Of each dim of the grid what follows of what is here. Of rows whose outputs are others' alone there is a
-        gradient, but nothing is worked out."""
+        """Return the part of each dim of the grid that follows from what is here. Rows that only others' outputs need
+        have a gradient, but nothing is worked out."""
         found: dict[str, Part] = {}
         for role, stencil in self.stencils.items():
             here = part(inp, role).pieces
@@ -198,8 +198,8 @@ class Swept(LayerKind):
         return {OUTPUTS[role]: part(grad, role) for role in self.stencils}
 
     def share_of_points(self, places: Sequence[Place]) -> Fraction:
-        """Return which part of the output is worked on: all that follows of an input, or that of which a gradient is
-        here."""
+        """Return the fraction of the output that is worked on: all that follows from an input, or that whose gradient
+        is here."""
         gradient = next((place.named for place in places if place.schema is self.output_gradient), None)
         inp, found = places[0].named, Fraction(1)
         for role, one in self.stencils.items():
@@ -231,7 +231,7 @@ class TransposedConvolution(Convolution):
 
     def describe(self) -> None:
         super().describe()
-        # The other way round: each point of the input is multiplied with all of the weight.
+        # Here each point of the input is multiplied with all of the weight.
         self.work = self.layer.points * self.layer.weight
 
     def stencil(self, rows: int) -> Stencil:
@@ -256,22 +256,22 @@ class Pooling(Swept):
 
 
 class _Averages(LayerKind):
-    """A layer that gives or takes numbers for a whole grid, which are an activation of one point. `groups` are those of
-    features that belong together."""
+    """A layer that gives or takes numbers for a whole grid, an activation of one point. `groups` is the number of
+    groups of features that belong together."""
 
     groups: int
 
     @property
     def points(self) -> tuple[Sum, ...]:
-        """The points of the grid, over which such a number is a sum."""
+        """Return the points of the grid, over which such a number is a sum."""
         return tuple([Sum(self.dim(AVERAGED[role], n)) for role, n in self.layer.space.items()])
 
     def averaged(self, inp: Value) -> dict[str, Part]:
-        """The points that a value has, as what is averaged."""
+        """Return the points of a value, as those that are averaged."""
         return {AVERAGED[role]: part(inp, role) for role in self.layer.space}
 
     def of_the_grid(self, op: str, value: Value) -> None:
-        """Check that a value has the one point that it is of."""
+        """Check that a value has its one point."""
         for role in self.layer.space:
             self.unbroken(op, value, role, 1)
 
@@ -279,7 +279,7 @@ class _Averages(LayerKind):
 class Moments(_Averages):
     """The mean, and the mean of the squares, of all points of a grid, for each group of features side by side.
 
-    `running` is what stands beside these numbers in a part of the sum.
+    `running` is the count of points that accompanies these numbers in a part of the sum.
     """
 
     name, takes, free = "moments", "", SPACE
@@ -290,8 +290,8 @@ class Moments(_Averages):
         self.describe_groups()
 
     def describe_groups(self) -> None:
-        """Says which features belong together."""
-        # Beside the two numbers of each group stands how many points they are of: half a number for each.
+        """Set the groups of features that belong together."""
+        # The two numbers of each group come with their count of points: half a number for each.
         self.groups, self.running = self.layer.outputs // 2, Fraction(1, 2)
         if self.layer.outputs % 2 or self.layer.inputs % self.groups:
             raise ValueError(
@@ -318,12 +318,12 @@ class Mean(Moments):
     name, square = "mean", True
 
     def describe_groups(self) -> None:
-        # One number of points for all features of a row.
+        # One count of points for all features of a row.
         self.groups, self.running = 1, Fraction(1, self.layer.inputs)
 
 
 class GroupNorm(_Averages):
-    """Each point less the mean of its group, by the root of its variance: both follow of moments of the same input."""
+    """Each point less the mean of its group, by the root of its variance, by moments of the same input."""
 
     name, takes, square = "group_norm", "activation", True
 
@@ -335,7 +335,7 @@ class GroupNorm(_Averages):
             raise ValueError(
                 "group_norm takes an activation and its moments: of=(1, 2), where layer 1 is of the kind moments"
             )
-        # The moments went into every point, so their gradient is a sum over all of them, and a part has only its own.
+        # Every point takes the moments, so their gradient is a sum over all points, of which a part has only its own.
         self.owes = ((), self.points)
 
     def fit(self, op: str, inp: Value, other: Any) -> None:
@@ -348,7 +348,7 @@ class GroupNorm(_Averages):
 
 
 class Transform(LayerKind):
-    """The cosine transform of each line of a grid along one of its dims, of which each row needs all others, as in
+    """The cosine transform of each line of a grid along one of its dims, in which each row needs all others, as in
     spectral layers: a product with a matrix."""
 
     name, takes, keeps, square, options, optional = "transform", "", False, True, ("along",), GRID
@@ -362,5 +362,5 @@ class Transform(LayerKind):
         self.work *= layer.space[layer.along]
 
     def fit(self, op: str, inp: Value, other: Any) -> None:
-        # Every row of the output needs every row of the line, so the line has to be there whole: transpose first.
+        # Every row of the output needs every row of the line, so the whole line has to be there: transpose first.
         self.unbroken(op, inp, self.layer.along, 1)

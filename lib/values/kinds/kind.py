@@ -1,8 +1,8 @@
-"""What a kind of layer is: what its tensors are, what forward and backward need and give, and what they cost.
+"""A kind of layer: its tensors, what forward and backward need and give, and what they cost.
 
 A layer is described by data, a `Layer`, and each layer of a training step is a `LayerKind`: the schemas of its tensors,
-with the rules that say which place comes of which. Whatever is done to an activation is a layer, so that the number of
-an activation says what has been done to it: a schedule that leaves out a layer has nothing that the next one takes.
+with rules that derive places from places. All that is done to an activation is a layer, so the number of an activation
+tells what has been done to it: a schedule that leaves out a layer has no input for the next one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 Dims = dict[str, Dim]
 """The dims along which an activation extends, by their roles, in order: the features last."""
 GRID: Final = SPACE[1:]
-"""What a description may say of a grid, beside its rows."""
+"""The optional dims of a grid, beside its rows."""
 _set = object.__setattr__
 
 
 @record()
 class Layer:
-    """The description of a layer. Sizes in elements. What it takes and gives is rows, or a grid with `columns`, and
-    perhaps `planes`, too.
+    """The description of a layer. Sizes in elements. Its input and output are rows, or a grid with `columns`, and
+    perhaps `planes`.
 
-    `of`: the activations that it takes, by number. Without, it takes that of its own number, the output of the layer
-    before it. `route`, `capacity` and `groups`: which experts the tokens go to (see `routes`); without groups each
-    batch is one. `kernel`, `stride`, `dilation` and `padding`: the rows that one of the output needs, and along each
-    other dim of the grid as many (see `stencils`). `along`: the dim that is transformed.
+    `of`: the activations that it takes, by number; by default that of its own number, the output of the layer before.
+    `route`, `capacity` and `groups`: the experts to which tokens go (see `routes`); by default each batch is a group.
+    `kernel`, `stride`, `dilation` and `padding`: the rows that a row of the output needs, likewise along each other dim
+    of the grid (see `stencils`). `along`: the dim that is transformed.
 
     >>> Layer(inputs=1024, outputs=4096).inputs
     1024
@@ -80,17 +80,17 @@ class Layer:
 
     @property
     def points(self) -> int:
-        """Points of that grid, which are rows where it has nothing but these."""
+        """Points of that grid: without columns, its rows."""
         return prod(self.space.values())
 
     @property
     def weight(self) -> int:
-        """Elements of its weight, of the gradient of that, and of its optimizer state."""
+        """Elements of its weight, and so of the weight's gradient and optimizer state."""
         return self.inputs * self.outputs * max(self.kernel, 1) ** len(self.space)
 
     @property
     def batch(self) -> int:
-        """Elements of the activation that it takes, and of the gradient of that, for one batch."""
+        """Elements of its input, and so of the input's gradient, for one batch."""
         return self.points * self.inputs
 
     def to_json(self) -> dict[str, Any]:
@@ -103,17 +103,17 @@ class Layer:
 
 
 SIZES: Final = ("kind", "inputs", "outputs", "rows")
-"""What every description says."""
+"""The fields of every description."""
 PRICED: Final = Layer()
-"""The layer that prices are said of: a pass of one batch through it takes what `Costs.forward` and so on say."""
+"""The layer to which prices apply: `Costs.forward` is the time of one batch through it, and so on."""
 USUAL: Final = (PRICED,)
-"""The layers of a run that describes none, and of a puzzle that describes none: one description stands for all."""
+"""The layers of a run, or a puzzle, that describes none: one description stands for all."""
 
 
 @record()
 class Sum:
-    """Something that a tensor may be a partial sum over. `relation`: which of it the elements of dim `of` need; without
-    one they need all of it."""
+    """A dim that a tensor may be a partial sum over. `relation`: which of its elements those of the dim `of` need; by
+    default all."""
 
     dim: Dim
     relation: Relation | None = None
@@ -121,16 +121,15 @@ class Sum:
 
 
 class LayerKind(ABC):
-    """A layer of a step: the schemas of its tensors, and the places of what forward and backward give.
+    """A layer of a step: the schemas of its tensors, and the places of the results of forward and backward.
 
     A subclass is a kind of layer. `takes` is what forward takes beside its input: "weight", "activation" or nothing;
     `keeps`: backward needs the input; else it may be given the gradient alone. `square`: it gives as many features as
-    it takes. `free`: the dims in which the gradient of its output may be of other parts than its input. `routed`: it
-    takes tokens by the experts that they go to. `softmax`: backward needs the running sums of its output, which no
-    value has. `options` are the fields of the description that it has besides, and `optional` those that it may have.
-    `describe` says what its tensors are, `output_of` and `gradients_of` what comes of what, and what it cannot work on
-    they or `fit` refuse with a fact. What these are given beside the input is of the kind that `takes` says: the rules
-    have seen to it.
+    it takes. `free`: the dims in which the gradient of its output may have other parts than its input. `routed`: it
+    takes tokens by their experts. `softmax`: backward needs the running sums of its output, which no value has.
+    `options` are further fields of its description, and `optional` those that it may have. `describe` makes its
+    tensors, `output_of` and `gradients_of` derive the results; they or `fit` refuse with a fact what it cannot work on.
+    What they are given beside the input is of the kind in `takes`: the rules check that.
     """
 
     name: ClassVar[str]
@@ -145,20 +144,20 @@ class LayerKind(ABC):
     gives: Dims
     """The dims of its output: those of its input, with features of its own."""
     opens: tuple[Sum, ...] = ()
-    """What its output may be a partial sum over."""
+    """The sums over which its output may be partial."""
     running: Fraction | int = 0
-    """What its output has besides while it is one, for each of its elements."""
+    """How many further numbers its output has for each element while it is partial."""
     owes: tuple[tuple[Sum, ...], ...] = ((), ())
-    """What the gradients of its input, and of the other activation that it takes, may be partial sums over."""
+    """The sums over which the gradients of its input, and of its other activation, may be partial."""
     weight_dims: tuple[Dim, ...] = ()
-    """Of its weight, if it has one. The gradient of that is a sum over all else that its input extends along."""
+    """Of its weight, if it has one, whose gradient is a sum over all other dims of the input."""
     work: Fraction | int
-    """Multiplications for one batch, on the average."""
+    """Multiplications for one batch, on average."""
     activations: list[Schema]
-    """The activations that it takes, and of each the gradient."""
+    """The activations that it takes, and the gradient of each."""
     gradients: list[Schema]
     uses: list[Part | None]
-    """Which of the uses of each of these it is, where there are several."""
+    """Its number among the uses of each of these, if there are several."""
     output: Schema
     output_gradient: Schema
     weight: Schema | None = None
@@ -176,7 +175,7 @@ class LayerKind(ABC):
             raise ValueError(f"{self.name} gives as many features as it takes")
         self.gives = {**self.dims, "features": dim("features", layer.outputs)}
         self.work = layer.points * layer.inputs
-        # With the layer and not with the process: they go when the run goes, and no run sees another's.
+        # Tables of the layer, not of the process: they live as long as the run, and no run sees another's.
         self.known_loads: dict[tuple[int, int, int], Place] = {}
         self.known: dict[tuple[Place, Place | None], Place] = {}
         self.known_back: dict[tuple[Place, Place, Place | None], tuple[Place | None, Place | None]] = {}
@@ -184,11 +183,11 @@ class LayerKind(ABC):
         self.describe()
         if self.weight_dims:
             self.weight = schema(self.weight_dims)  # of an optimizer state too
-            # dW is a sum over all that the input extends along and the weight does not: batches, rows, columns.
+            # dW is a sum over all dims that the input has and the weight does not: batches, rows, columns.
             own = {"features", *(one.name for one in self.weight_dims)}
             summed = [Sum(one) for role, one in self.gives.items() if role not in own]
             self.weight_gradient = schema(self.weight_dims, summed)
-        # Prices are said of a linear layer of the usual size: any other costs by how many more multiplications it has.
+        # Prices are those of a linear layer of the usual size; others cost in proportion to multiplications.
         self.cost = simplest(Fraction(self.work, PRICED.rows * PRICED.weight))
         self.step = simplest(Fraction(self.weight.size if self.weight is not None else 0, PRICED.weight))
         self.usual = self.cost == 1 and not self.routed
@@ -200,44 +199,44 @@ class LayerKind(ABC):
 
     @abstractmethod
     def describe(self) -> None:
-        """Says what its tensors are, and what it costs where that is not one multiplication a feature."""
+        """Make its tensors, and its cost if that is not one multiplication a feature."""
 
     def fit(self, op: str, inp: Value, other: Any) -> None:  # noqa: B027
-        """Check that it can work on an input, with what it takes besides: None where that is a weight that half of
-        backward does without."""
+        """Check that it can work on an input, with what it takes besides: None for a weight that half of backward does
+        not need."""
 
     def given(self, op: str, inp: Value) -> dict[str, Part]:
-        """Return the parts of a grid that follow of an input, where these are others than its own."""
+        """Return the parts of a grid that follow from an input, if they differ from its own."""
         return {}
 
     def sums_of(self, op: str, inp: Value, grad: Value) -> dict[str, Part]:
-        """Return the parts of a gradient over which that of the input is a sum, if they follow of the input."""
+        """Return the parts of a gradient over which that of the input is a sum, if they follow from the input."""
         return {}
 
     def output_of(self, inp: Value, other: Any) -> Place:
-        """Return the place of what forward gives: where nothing else is said that of its input."""
+        """Return the place of the result of forward: by default that of its input."""
         return self.output.at({**inp.place.named, **self.given("forward", inp)})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place | None]:
-        """Return the places of what backward gives: the gradients of what it takes besides, and of its input. None
-        where there is no such gradient."""
+        """Return the places of the results of backward: the gradients of what it takes besides, and of its input. None
+        for a gradient that does not exist."""
         return None, self.back(0, {**inp.place.named, **self.sums_of(op, inp, grad)})
 
     def share(self, places: Sequence[Place]) -> Fraction:
-        """Return which part of the work on a batch there is with such values: its input, perhaps a gradient, and
+        """Return the fraction of the work on a batch with values in these places: its input, perhaps a gradient, and
         perhaps what it takes besides."""
         return self.share_of_points(places) * fraction(places[0].part("features"))
 
     def share_of_points(self, places: Sequence[Place]) -> Fraction:
-        """Return which part of the points of a grid there is to work on."""
+        """Return the fraction of the points of a grid to work on."""
         return prod([fraction(places[0].part(role)) for role in SPACE], start=Fraction(1))
 
-    # -- asked by the rules: everything once, and then looked up by its places
+    # -- called by the rules: each combination of places is worked out once, then looked up
 
     def forward(self, inp: Value, other: Value | None) -> Place:
-        """Return the place of what forward gives, which is kept in `known`."""
+        """Return the place of the result of forward, which is kept in `known`."""
         key = (inp.place, other and other.place)
-        # A rule asks for nothing but places, and layers that are alike share them: each pair is worked out once a step.
+        # Rules depend only on places, which layers that are alike share: each pair is worked out once a step.
         if key not in self.known:
             self._done("forward", inp, None, other)
             self.fit("forward", inp, other)
@@ -245,7 +244,7 @@ class LayerKind(ABC):
         return self.known[key]
 
     def backward(self, op: str, inp: Value, grad: Value, other: Value | None) -> tuple[Place | None, Place | None]:
-        """Return the places of what backward gives, which are kept in `known_back`."""
+        """Return the places of the results of backward, which are kept in `known_back`."""
         key = (inp.place, grad.place, other and other.place)
         if key not in self.known_back:
             # A kind that needs no input is given the gradient in its place (`rules._back_alone`).
@@ -259,13 +258,13 @@ class LayerKind(ABC):
         return self.known_back[key]
 
     def _done(self, op: str, inp: Value, grad: Value | None, other: Value | None) -> None:
-        """Check that nothing that a layer is given waits for the rest of a sum; a weight never does."""
+        """Check that no operand of a layer waits for the rest of a sum; a weight never does."""
         for value, role in (inp, "input of"), (grad, "gradient given to"), (other, f"{self.takes} of"):
             if value is not None and value.place.open:
                 done(f"{role} {op}", value)
 
     def batches_of(self, count: int, values: Sequence[Value]) -> Elements:
-        """Return what an operation on so many batches costs, in batches of a layer of the unit's size."""
+        """Return what an operation on a number of batches costs, in batches of the layer to which prices apply."""
         places = tuple([value.place for value in values])
         found = self._shares.get(places)
         if found is None:
@@ -273,9 +272,9 @@ class LayerKind(ABC):
         return count * found
 
     def updates(self, values: Sequence[Value]) -> Elements:
-        """Return what an update costs, in updates of the unit's weight. A part of a weight costs what all of it
-        costs, up to the size of the unit's; a larger part as much as it is larger."""
-        # The original's update takes half a unit, of a shard as of a whole weight.
+        """Return what an update costs, in updates of the weight to which prices apply. Up to that size, a part of a
+        weight costs as much as the whole; a larger part in proportion."""
+        # In the original an update takes half a unit, for a shard as for a whole weight.
         if self.step <= 1 or not values:
             return self.step
         return max(1, simplest(Fraction(values[1].place.elements) / PRICED.weight))
@@ -283,8 +282,8 @@ class LayerKind(ABC):
     # -- for the rules of the kinds
 
     def back(self, number: int, parts: Mapping[str, Part]) -> Place:
-        """Return the place of the gradient of the activation with this number among those that it takes."""
-        # An activation that several layers take (a residual) has a gradient from each, and each is one part of a sum.
+        """Return the place of the gradient of one of its activations, by number."""
+        # An activation that several layers take (a residual) has a gradient from each, which are parts of a sum.
         use = self.uses[number]
         return self.gradients[number].at(parts if use is None else {**parts, "uses": use})
 
@@ -303,41 +302,41 @@ class LayerKind(ABC):
                 )
 
     def unbroken(self, op: str, value: Value, role: str, number: int, noun: str = "head") -> None:
-        """Check that a value has whole ones of so many pieces of a dim: of features whole heads, or other groups."""
+        """Check that a value has only whole pieces, of `number`, of a dim: of features, whole heads or other groups."""
         here = part(value, role)
         if not here.whole and not here.shards(number):
             raise RuleError(facts.Broken(op, role, value, number, noun))
 
 
 def schema(dims: Sequence[Dim], sums: Sequence[Sum] = (), running: Fraction | int = 0) -> Schema:
-    """Return the schema with these dims and sums; one that two layers speak of is there once."""
+    """Return the schema with these dims and sums; a sum that two layers have in common is there once."""
     once = {one.dim.name: one.dim for one in sums}
     related = {(one.dim.name, one.of): one.relation for one in sums if one.relation}
     return Schema(dims, [*once.values()], [(*names, relation) for names, relation in related.items()], running)
 
 
 def done(role: str, value: Value) -> None:
-    """Check that a value is no partial sum: whatever is done to it has to wait for the rest of the sum."""
+    """Check that a value is no partial sum, which has to wait for the rest of the sum."""
     if value.place.open:
         raise RuleError(facts.PartialSum(role, value))
 
 
 def fits(role: str, value: Value, weight: Any, side: str) -> None:
-    """Check that an activation or a gradient has the features that the part of a weight is for: rows (in) or
+    """Check that an activation or a gradient has the features that belong to its part of a weight: rows (in) or
     columns."""
     features = value.place.dims[-1]
     if not features.alike(part(weight, side)):
-        # All features meet a part of the rows: more likely the weight was not gathered than the activation not cut.
+        # All features and a part of the rows: more likely the weight was not gathered than the activation not cut.
         if features.whole and side == "in":
             raise RuleError(facts.Incomplete(weight))
         raise RuleError(facts.OtherFeatures(role, value, weight, side))
 
 
 def part(value: Any, role: str) -> Part:
-    """Return which part of a dim a value has."""
+    """Return a value's part of a dim."""
     return value.place.part(role)
 
 
 def fraction(here: Part | None) -> Fraction:
-    """Return which part of its dim it is; all of one that there is not."""
+    """Return a part's fraction of its dim; 1 without a dim."""
     return Fraction(1) if here is None else Fraction(here.size) / here.dim.size

@@ -1,13 +1,12 @@
 """Layers that work on each row by itself: linear ones, norms, a residual connection, and the two ends of a language
 model.
 
-Linear layers do in Megatron's words what each part of the weight does: a shard of its columns gives a shard of the
-features, a shard of its rows a partial sum. Backwards it is the other way round. Whoever borrowed something owes its
-gradient: that of the input is partial over the columns that are not here.
+Linear layers are parallel as in Megatron: a shard of the weight's columns gives a shard of the features, a shard of
+its rows a partial sum. Backwards it is the other way round: the gradient of the input is partial over the columns that
+are not here.
 
-An embedding and a loss may be cut along the vocabulary, as Megatron does: the embedding gives a partial sum, as does
-the loss, which has the logarithm of its sum of exponentials besides. The layer between them, a linear one, gives the
-features that are the logits.
+An embedding and a loss may be cut along the vocabulary, as in Megatron: the embedding gives a partial sum, and so does
+the loss, with the logarithm of its sum of exponentials. The linear layer between them gives the logits, as features.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Linear(LayerKind):
 
     def describe(self) -> None:
         inputs, outputs = self.layer.inputs, self.layer.outputs
-        # y = x W is a sum over the rows of W, dx = dy W^T over its columns: what is not here is a missing term.
+        # y = x W is a sum over the rows of W, dx = dy W^T over its columns: those that are not here are missing terms.
         self.opens = (Sum(self.dim("terms", inputs)),)
         self.owes = ((Sum(self.dim("terms", outputs)),),)
         self.weight_dims = self.dim("in", inputs), self.dim("out", outputs)
@@ -46,8 +45,8 @@ class Linear(LayerKind):
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
         sums = self.sums_of(op, inp, grad)
-        # dW = x^T dy has the rows that x has as features, and the columns that dy has. It is a sum over what dy has of
-        # a grid: a halo makes rows of x overlap, and those of dy do not.
+        # dW = x^T dy has the features of x as rows, and those of dy as columns. It is a sum over dy's part of a grid: a
+        # halo makes rows of x overlap, but not those of dy.
         by_weight = self.by_weight({**grad.place.named, "in": inp.place.dims[-1], "out": grad.place.dims[-1]})
         if other is None:  # the weight half alone
             return by_weight, inp.place
@@ -58,7 +57,7 @@ class Linear(LayerKind):
 
     def share(self, places: Sequence[Place]) -> Fraction:
         weight = places[-1]
-        columns = weight.part("out") or weight.dims[-1]  # without the weight those of the gradient
+        columns = weight.part("out") or weight.dims[-1]  # without the weight, those of the gradient
         rows = weight.part("in") or places[0].dims[-1]
         return self.share_of_points(places) * fraction(rows) * fraction(columns)
 
@@ -106,7 +105,7 @@ class Add(LayerKind):
 
 
 class Embedding(LayerKind):
-    """The rows of a table that the tokens name, one number a row; nobody needs a gradient of those."""
+    """The rows of a table that the tokens name, one number a row. Those numbers have no gradient."""
 
     name, free = "embedding", ("features",)
 
@@ -130,7 +129,7 @@ class Embedding(LayerKind):
 
 
 class CrossEntropy(LayerKind):
-    """The loss of each row, of its logits: partial over a vocabulary that is not all here. It takes no time, as any
+    """The loss of each row, from its logits: partial if only part of the vocabulary is here. It takes no time, like any
     loss."""
 
     name, takes, softmax, free = "cross_entropy", "", True, ("features",)
