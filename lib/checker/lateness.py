@@ -337,7 +337,7 @@ def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
 def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap] | None = None) -> Iterator[str]:
     """Work before a collective for which the rank waits, which can do without it: after the call it would hide that."""
     program = program or run.program
-    for gap in run.gaps if waited is None else waited:
+    for gap in tuple(run.gaps if waited is None else waited):  # run.gaps changes on the way
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
             continue
         needed, made, before = set(call.inputs), None, program.events[: gap.before.number]
@@ -437,7 +437,7 @@ def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap]
     """A communication that goes first between the same ranks, though awaited later. The other gap is put first."""
     events = (program or run.program).events
     awaited = [e.arg[0] if e.op == "wait" else n for n, e in enumerate(events) if e.op == "wait" or e.blocking]
-    for gap in run.gaps if waited is None else waited:
+    for gap in tuple(run.gaps if waited is None else waited):  # run.gaps changes on the way
         first, late = gap.cause, gap.before
         if gap.kind != "stream" or first is None or late is None or late.number not in awaited:
             continue

@@ -14,6 +14,7 @@ from tests.drawing.runs import RUNS
 from tests.drawing.runs import solved as reference
 from tests.support.puzzles import SCHEDULES, way
 from tests.support.said import Said
+from tests.support.schedules import ddp_overlap  # noqa: F401  # a lesson in said/differences.txt names it
 
 
 def traced(function: Callable[[Model], Any], ranks: int = 4, layers: int = 6, batches: int = 4) -> Trace:
