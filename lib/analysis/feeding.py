@@ -2,8 +2,8 @@
 
 A process that takes an example with `get_activation` reads it each time; its reader, asked with `read`, reads it once.
 
-Which axes of a mesh cut the data is seen from the run alone. If along an axis all ranks of each line got the same
-examples, that axis does not cut the data: those ranks are one row of data.
+The run alone shows which axes of a mesh cut the data. If all ranks of each line along an axis got the same examples,
+that axis does not cut the data: those ranks are one row of data.
 """
 
 from __future__ import annotations

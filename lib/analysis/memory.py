@@ -146,7 +146,7 @@ class Holding:
 def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...]:
     """Return every value alive at the peak of a Trace, in order of birth. Their elements sum to the peak.
 
-    `whole` is False for an incomplete run, of which it is unknown which values it does not need.
+    `whole` is False for an incomplete run, which may yet have needed any value.
     """
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
@@ -195,7 +195,7 @@ def _within_call(trace: Trace, events: Sequence[Event], last: int, end: int) -> 
 
 
 def _is_result(value: Value) -> bool:
-    """Tell whether a value is the result of an update: not this step needs it, but the next one."""
+    """Tell whether a value is the result of an update: the next step needs it, and this one does not."""
     return isinstance(value, OptState | Weight) and value.step > 0
 
 

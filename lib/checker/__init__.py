@@ -37,7 +37,7 @@ def check(
     memory: float | None = None,
     elsewhere: bool = True,
 ) -> Verdict | None:
-    """Print whether the run is one correct training step, and how it measures up to a puzzle's goals or your own.
+    """Print whether the run is one correct training step, and how it does against a puzzle's goals or your own.
 
     Returns the verdict, which notebooks show after `import drawing`. Raises CheckError, which says what is wrong with
     the run; an unsolved puzzle or a missed goal is an error only in a graded notebook.

@@ -150,7 +150,7 @@ def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault
         words = words_of("untouched", "at_all" if event is None else "", rank=rank, op=event and event.op)
         return _Fault(words, place_of(event))
     event, ranks = updated[0][1], these("rank", {rank for rank, _ in updated})
-    source = event.source  # only with the code can the line that hands in weights be found
+    source = event.source  # the line that would hand in weights can be found in the code
     lines = [] if source is None or isinstance(source, Place) else lines_calling(source[0], "set_final_weight")
     if lines:
         return _Fault(words_of("not_handed_in", "not_reached", ranks=ranks, line=lines[0].line), lines[0])
@@ -288,7 +288,7 @@ def _all_there(program: Program, uses: Uses, there: Sequence[int]) -> bool:
 
 
 def _covers(now: list[Held], before: list[Held]) -> bool:
-    """Tell whether everything in the shards `before` (at least one) is covered by the shards `now`."""
+    """Tell whether the shards `now` (at least one) cover all of the shards `before`."""
     # Parts that differ only in the first dim are united, and each union is looked for in what is there now.
     places = [value.place for value in now]
     firsts: dict[tuple[Part, ...], list[Part]] = defaultdict(list)

@@ -110,7 +110,7 @@ def _beyond(program: Running, rank: int, call: str) -> Advice:
 
 
 def stage_axis(mesh: Mesh | None) -> str | None:
-    """Return the axis of a mesh along which ranks have different layers; None where there is none."""
+    """Return the axis of a mesh along which ranks have different layers; None if there is none."""
     return None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
 
 

@@ -212,7 +212,7 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 
 def never_begun(frame: FrameType | None) -> str | None:
-    """Recognise a call of a function that takes turns alone on a line, where it never gets a turn."""
+    """Recognise a call, alone on a line, of a function that takes turns: there it gets none."""
     node, known = (function_of(frame.f_code), {**frame.f_globals, **frame.f_locals}) if frame else (None, {})
     for one in () if node is None else ast.walk(node):
         call = one.value if isinstance(one, ast.Expr) else None

@@ -218,7 +218,7 @@ class Puzzle:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task:
-    """The task of a puzzle: here in words, in notebooks a picture, drawn to the time of a schedule that reaches it."""
+    """The task of a puzzle: here in words; in notebooks a picture, with the timing of a schedule that reaches it."""
 
     record: Puzzle
 

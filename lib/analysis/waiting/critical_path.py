@@ -58,7 +58,7 @@ class Tight(NamedTuple):
 class Path(Answer):
     """The critical path: operations that each begin exactly when the one before is over, from 0 to the end.
 
-    A message that waits for room is not on it, but what the receiver did to let the sender go on. `chain` has its
+    A message that waits for room is not on it; what the receiver did to let the sender go on is. `chain` has its
     steps, the last first.
     """
 
