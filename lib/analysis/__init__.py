@@ -1,1 +1,1 @@
-"""What can be worked out from a Trace."""
+"""Analyses of a Trace."""

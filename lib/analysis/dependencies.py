@@ -1,8 +1,8 @@
 """Why each operation of a Trace began when it did: who met whom, and what moved each rank's compute clock on.
 
-A rank's compute clock is moved on by what it computes and by what it waits for. A communication begins when its last
+A rank's compute clock advances with what it computes and what it waits for. A communication begins when its last
 member has issued it (a message: when it has been sent) and the stream that it runs on is free; see `clock.Streams`.
-Where links are shared it may take longer than alone, for what is beside it or for want of room; see `cluster.network`.
+On shared links it may take longer than alone, because of other traffic or for want of room; see `cluster.network`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES
 
 
 class At(NamedTuple):
-    """An event and where it is: its rank, and its number in the program of that rank."""
+    """An event and its place: its rank, and its number in that rank's program."""
 
     rank: int
     number: int
@@ -37,7 +37,7 @@ class Span(NamedTuple):
     """A stretch of a rank's compute clock, in ticks, spent in event `number`.
 
     `at` is the number of the event that moved the clock on: `number` itself, or the wait for it. `number` is None
-    where nothing says what the rank did: between the operations of a run that was measured.
+    where it is unknown what the rank did: between the operations of a measured run.
     """
 
     start: int
@@ -53,8 +53,8 @@ def causes_of(run: Trace) -> Causes:
 
 
 class Causes:
-    """The dependencies of a run: what depends on what. Made once, in time linear in its events; then every question
-    is quick."""
+    """The dependencies of a run: what depends on what. Built once, in time linear in its events; after that every
+    question is quick."""
 
     def __init__(self, run: Trace) -> None:
         self.run = run
@@ -66,11 +66,11 @@ class Causes:
         self._sent: dict[tuple[int, int], At] = {}
         self._before: dict[tuple[int, int], At] = {}
         self._received: dict[tuple[int, int], At] = {}
-        """Of each message the receive of the one before it."""
+        """For each message, the receive of the one before it."""
         streams: dict[Hashable, At] = {}
         for place, (group, calls) in enumerate(collectives(self.run)):
             self._members.append([self.at(*call) for call in calls])
-            # max gives the first of equals, and members stand in order of their ranks.
+            # On ties max takes the first, and members are in order of rank.
             self._last.append(max(self._members[-1], key=lambda member: member.event.issued))
             for here in self._members[-1]:
                 self._number[here[:2]] = place
@@ -103,12 +103,12 @@ class Causes:
         return At(rank, number, self.run.programs[rank].events[number])
 
     def last_member(self, here: At) -> At:
-        """Return the member of a collective that issued it last; of equals the one itself, else the lowest rank."""
+        """Return the member of a collective that issued it last; on ties the given one, else the lowest rank."""
         last = self._last[self._number[here[:2]]]
         return here if here.event.issued == last.event.issued else last
 
     def members(self, here: At) -> list[At]:
-        """Return all calls of a collective, in the order of the ranks."""
+        """Return all calls of a collective, in order of rank."""
         return self._members[self._number[here[:2]]]
 
     def sent(self, here: At) -> At | None:
@@ -116,26 +116,26 @@ class Causes:
         return self._sent.get(here[:2])
 
     def stream(self, here: At) -> At | None:
-        """Return the communication that went before on the same stream; of a read the one with which its reader was
-        busy, or which brought what it asks for."""
+        """Return the previous communication on the same stream; for a read, the one that kept its reader busy, or that
+        brought what it asks for."""
         return self._before.get(here[:2])
 
     # -- where links are shared ----------------------------------------------------------------------------------
 
     def by_itself(self, here: At) -> int | None:
-        """Return when a communication would be over with its links for itself, where that is before it was. Else
-        None."""
+        """Return when a communication would have been over with its links to itself; None if that is no earlier than it
+        was."""
         length, event = alone(self.run).get(here[:2]), here.event
         return None if length is None or event.start is None or length >= event.length else event.start + length
 
     def room(self, here: At) -> At | None:
-        """Return the receive that made room for a message which was through and had none: that of the one before it."""
+        """Return the receive that made room for a message that had arrived and found none: the previous message's."""
         before = self._received.get(here[:2]) if here.event.op == "pass_to" else None
         waited = before is not None and before.event.start == here.event.end and self.by_itself(here) is not None
         return before if waited else None
 
     def beside(self, here: At) -> At | None:
-        """Return what shared a link with a communication, of several that for longest."""
+        """Return what shared a link with a communication, for longest if there were several."""
         start, end = here.event.start or 0, here.event.end or 0
         number = self._number.get(here[:2], here[:2])
         found: list[tuple[int, int, int, int, At]] = []
@@ -152,7 +152,7 @@ class Causes:
 
     @cached_property
     def _uses(self) -> dict[Hashable, tuple[list[tuple[int, int, At]], int]]:
-        """For each link what uses it, from when to when, in order; and the longest of that."""
+        """For each link, its uses with start and end, in order, and the length of the longest."""
         found: dict[Hashable, list[tuple[int, int, At]]] = defaultdict(list)
         firsts = [members[0][:2] for members in self._members]
         sides = [where for where in alone(self.run) if where not in self._number]
@@ -171,11 +171,11 @@ class Causes:
         return list(prices.passes_at("out" if event.op == "pass_to" else "in", here.rank, peer))
 
     def kept(self, here: At) -> At | None:
-        """Return what the rank was in, on its compute clock, until it came to this event."""
+        """Return what occupied the rank's compute clock until it came to this event."""
         return next(iter(self.kept_by(here)), None)
 
     def kept_by(self, here: At) -> list[At]:
-        """Return the same, and then what the rank had awaited by then that was over at that very moment."""
+        """Return the same, followed by what the rank had awaited by then that was over at exactly that moment."""
         spans, events = self.spans[here.rank], self.run.programs[here.rank].events
         place = bisect_left(spans, here.number, key=attrgetter("at")) - 1
         if place < 0 or (first := (span := spans[place]).number) is None:
@@ -189,7 +189,7 @@ class Causes:
         return found
 
     def last(self) -> At | None:
-        """Return the event that ends the run; of equals one that computes, on the lowest rank."""
+        """Return the event that ends the run; on ties a computation, on the lowest rank."""
         found = None
         for program in self.run.programs:
             for number, event in enumerate(program.events):
@@ -201,7 +201,7 @@ class Causes:
 
 
 def slowed(run: Trace, rank: int, number: int) -> str:
-    """Say why a communication took longer than alone; nothing where it did not."""
+    """Say why a communication took longer than alone; "" if it did not."""
     if not run.costs.shared:
         return ""
     here = (causes := causes_of(run)).at(rank, number)
@@ -215,7 +215,7 @@ def slowed(run: Trace, rank: int, number: int) -> str:
 
 
 def _spans(run: Trace, program: Program, end: int) -> Iterator[Span]:
-    """Yield the spans of a rank, without holes, from 0 to where its clock stops. None is empty."""
+    """Yield the spans of a rank, without holes, from 0 to where its clock stops; none is empty."""
     clock = 0
     for at, event in enumerate(program.events):
         number = at

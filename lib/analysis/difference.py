@@ -1,4 +1,4 @@
-"""Two schedules beside each other: their figures and what these are made of, and where the two first differ."""
+"""Two schedules compared: their figures and what these are made of, and where the two first differ."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import MESSAGES, TIMED
 
 SIZES = 6
-"""Runs of different sizes that are all named, each with its own; of more it says how many."""
+"""The most runs of different sizes that are listed one by one; the rest are counted."""
 
 
 class Difference(NamedTuple):
-    """The first difference of two schedules: the rank, when, and on both sides the number of the event, the event
-    (None: no more), and the ranks of its world."""
+    """The first difference of two schedules: the rank, the time, and for both sides the event's number, the event
+    (None: no more), and how many ranks there are."""
 
     rank: int
     time: int
@@ -33,7 +33,7 @@ class Difference(NamedTuple):
     ranks: tuple[int, int]
 
     def head(self, first: str, second: str) -> str:
-        """On which rank, and from when."""
+        """Say on which rank, and from when, they differ."""
         return f"{first} and {second} first differ on rank {self.rank}, from {exact(units(self.time))}"
 
     def side(self, name: str, side: int) -> str:
@@ -44,12 +44,12 @@ class Difference(NamedTuple):
         words = event_words(event, size)
         when = "never begun" if event.start is None else f"at {exact(units(event.start))}"
         if other is not None and (words, event.start) == (event_words(other, size), other.start):
-            when += f", for {exact(units(event.length))}"  # the same operation, of other sizes
+            when += f", for {exact(units(event.length))}"  # the same operation with other sizes
         return f"{name} has {words} ({when})"
 
 
 def ending(trace: Trace) -> str:
-    """Return when a run is over: "end 5.6"; or, where it failed, "stopped at 3"."""
+    """Return when a run is over: "end 5.6"; or, if it failed, "stopped at 3"."""
     return f"{'end' if trace.error is None else 'stopped at'} {exact(end(trace))}"
 
 
@@ -67,8 +67,7 @@ def figures_of(trace: Trace) -> str:
 
 
 def difference(one: Trace, other: Trace) -> Difference | None:
-    """Return the first difference in simulated time, of equal times that on the lowest rank; None where there is
-    none."""
+    """Return the first difference in simulated time, on ties that on the lowest rank; None if there is none."""
     found: list[Difference] = []
     sizes = one.ranks, other.ranks
     for rank, (mine, theirs) in enumerate(zip_longest(one.programs, other.programs)):
@@ -83,8 +82,8 @@ def difference(one: Trace, other: Trace) -> Difference | None:
 
 
 def alike(trace: Trace) -> Hashable:
-    """Return the same for runs that do the same at the same times, and hold as much: a picture of one is a picture of
-    all."""
+    """Return a key that is equal for runs that do the same at the same times and hold as much: one picture fits all of
+    them."""
     sizes = trace.ranks, trace.ranks
     return (
         trace.error is None,
@@ -94,14 +93,14 @@ def alike(trace: Trace) -> Hashable:
 
 
 def said(gap: Difference | None, first: str, second: str) -> str:
-    """Return where two schedules of these names first differ, or that they do not."""
+    """Say where two schedules with these names first differ, or that they do not."""
     if gap is None:
         return f"{first} and {second} do the same"
     return f"{gap.head(first, second)}: {gap.side(first, 0)}; {gap.side(second, 1)}"
 
 
 def apart(one: float, other: float) -> str:
-    """Return how much more or less the second is than the first: "the same", "25% less"."""
+    """Return how much more or less the second amount is than the first: "the same", "25% less"."""
     if one == other:
         return "the same"
     if not one:
@@ -111,7 +110,7 @@ def apart(one: float, other: float) -> str:
 
 
 def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
-    """Say that runs have different sizes, and which; None where they are equal."""
+    """Say that runs have different sizes, and which; None if their sizes are equal."""
     if len({Size.of(trace) for _, trace in runs}) < 2:
         return None
     every = [f"{name} has {Size.of(trace).words()}" for name, trace in runs]
@@ -121,7 +120,7 @@ def unequal(runs: Sequence[tuple[str, Trace]]) -> str | None:
 
 
 def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
-    """Return what two whole runs of one size have in common and in what they differ, in a sentence or two; else
+    """Return what two complete runs of the same size have in common and how they differ, in a sentence or two; else
     None."""
     if len(runs) != 2 or unequal(runs) is not None or any(trace.error is not None for _, trace in runs):
         return None
@@ -134,7 +133,7 @@ def lesson(runs: Sequence[tuple[str, Trace]]) -> str | None:
     told = [words.format(apart(a, b)) for words, (a, b) in zip(unlike, pairs, strict=True) if a != b]
     parts = [f"{first} and {second} {_and(same)}."] if same else []
     if told:
-        # Which collectives it has in place of which, where it is as simple as that.
+        # Which collectives replace which, if it is that simple.
         before, after = counts(one).collectives, counts(other).collectives
         gained = {op: after.get(op, 0) - before.get(op, 0) for op in before | after}
         more = [counted(count, COLLECTIVES[op].title) for op, count in gained.items() if count > 0]
@@ -149,10 +148,10 @@ def _and(parts: Sequence[str]) -> str:
 
 
 def _timed(program: Program | None) -> Iterator[tuple[int, Event]]:
-    """Yield the operations that take time, with their numbers. What they are counts, not how long they took."""
+    """Yield operations of kinds that take time, with their numbers, however long they took."""
     if program is not None:
         for number, event in enumerate(program.events):
-            if event.op in TIMED and event.op != "loss":  # a loss takes no time, except where it was measured
+            if event.op in TIMED and event.op != "loss":  # only a measured loss takes time
                 yield number, event
 
 
@@ -162,26 +161,26 @@ def _key(event: Event, sizes: tuple[int, int]) -> tuple[object, ...]:
 
 
 TIMES = ("compute", "collectives", "messages", "reading", "waiting")
-"""What the end of a run can be made of."""
+"""What a run's time can be spent on."""
 
 
 class Share(NamedTuple):
-    """A part of a figure: one of TIMES, a kind of value, or the operation that sends it; and how much."""
+    """A part of a figure: one of TIMES, a kind of value, or an operation that sends; and how much it is."""
 
     what: str
     amount: float
 
 
 class Counts(NamedTuple):
-    """The communications of the rank that has most of them: by collective, and in messages that it passes on."""
+    """The most calls of each collective on any rank, and the most messages that any rank passes on."""
 
     collectives: dict[str, int]
     messages: int
 
 
 def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
-    """Return what determines when a run ends: its critical path by what is done there, and the time that is on no
-    path."""
+    """Return what determines when a run ends: its critical path, by what is done there, and the time that is not on
+    it."""
     whole = makespan(trace)
     found: dict[str, int] = dict.fromkeys(TIMES, 0)
     for _, _, event in (critical_path(trace) if path is None else path).steps:
@@ -191,7 +190,7 @@ def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
 
 
 def memory_shares(trace: Trace, guests_apart: bool = True) -> tuple[Share, ...]:
-    """Return what is alive at the peak, by kind of value; a weight that is gathered for a while can be apart."""
+    """Return what is alive at the peak, by kind of value, with temporarily gathered weights apart on request."""
     found: dict[str, float] = defaultdict(float)
     mine = trace.programs[peak(trace).rank :][:1] if guests_apart else ()
     visiting = {id(program.values[number]) for program in mine for number in guests(program)}
@@ -201,7 +200,7 @@ def memory_shares(trace: Trace, guests_apart: bool = True) -> tuple[Share, ...]:
 
 
 def sent_shares(trace: Trace) -> tuple[Share, ...]:
-    """Return what the rank sends that sends most, by operation: collectives in the order of their table, then
+    """Return what the rank that sends most sends, by operation: collectives in the order of their table, then
     messages."""
     if not trace.programs:
         return ()
@@ -210,8 +209,8 @@ def sent_shares(trace: Trace) -> tuple[Share, ...]:
 
 
 def counts(trace: Trace) -> Counts:
-    """Return the collectives and messages of the rank that has most of each."""
+    """Return the most calls of each collective, and the most messages, on any rank."""
     most = Counter[str]()
     for program in trace.programs:
-        most |= Counter(event.op for event in program.events if event.start is not None)  # of each op the larger count
+        most |= Counter(event.op for event in program.events if event.start is not None)  # the larger count of each op
     return Counts({op: most[op] for op in COLLECTIVES if most[op]}, most["pass_to"])

@@ -1,9 +1,9 @@
-"""How a run was fed: how many examples each process read, which each device got, and which rows of data there are.
+"""How a run was fed: how many examples each process read, which ones each device got, and which rows of data there are.
 
 A process that takes an example with `get_activation` reads it each time; its reader, asked with `read`, reads it once.
 
-Nobody says which axes of a mesh cut the data; the run does. Along an axis of which all ranks of each line got the same
-examples the data is not cut: those ranks are one row of data.
+The run alone shows which axes of a mesh cut the data. If all ranks of each line along an axis got the same examples,
+that axis does not cut the data: those ranks are one row of data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lib.values.values import Activation, Elements
 
 
 def feeds(event: Event) -> bool:
-    """Tell whether an event brings input data to its rank, and not from another rank."""
+    """Tell whether an event brings input data to its rank from outside, not from another rank."""
     row = OPERATIONS.get(event.op)
     return row is not None and row.loads and Activation in row.gives and event.start is not None
 
@@ -34,13 +34,13 @@ def got(trace: Trace) -> list[frozenset[int]]:
 
 
 def on_device(trace: Trace) -> list[Elements]:
-    """Elements of input data that were put on each device."""
+    """Return how many elements of input data were put on each device."""
     batch = trace.shape.activations[0].size // trace.shape.items
     return [batch * sum(len(e.batches) for e in program.events if feeds(e)) for program in trace.programs]
 
 
 def examples_read(trace: Trace) -> dict[int, int]:
-    """Return how many examples each process read, one that it read twice counted twice."""
+    """Return how many examples each process read; an example read twice counts twice."""
     found: dict[int, int] = defaultdict(int)
     for program in trace.programs:
         taken = sum(len(e.batches) for e in program.events if feeds(e) and e.op not in READS)
@@ -71,26 +71,26 @@ def words(trace: Trace) -> str:
 
 
 SHOWN = 8
-"""Rows that are named one by one."""
+"""The most rows that are listed one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of data of a run. `axes` are those along which they are counted, none where there is no mesh; `ranks`
-    and `examples` are those of each row, of a row whose ranks got different ones all of them."""
+    """The rows of data of a run. `axes` are those along which rows are counted (none without a mesh); `ranks` and
+    `examples` are those of each row: if its ranks got different examples, all of them."""
 
     axes: tuple[str, ...]
     ranks: tuple[tuple[int, ...], ...]
     examples: tuple[frozenset[int], ...]
 
     def named(self, rows: Sequence[int]) -> str:
-        """Rows in a sentence: "rows 1 and 3", or by their only rank each: "ranks 1 and 3"."""
+        """Name rows in a sentence: "rows 1 and 3", or "ranks 1 and 3" if each has only one rank."""
         if all(len(self.ranks[row]) == 1 for row in rows):
             return these("rank", [self.ranks[row][0] for row in rows])
         return these("row", rows)
 
     def shared(self, batches: frozenset[int]) -> str | None:
-        """Return who holds the same example, of some: "rows 1 and 3 hold the same example (batch 5)"."""
+        """Say which rows share one of some examples: "rows 1 and 3 hold the same example (batch 5)"."""
         for batch in sorted(batches):
             rows = [row for row, held in enumerate(self.examples) if batch in held]
             if len(rows) > 1:
@@ -105,7 +105,7 @@ class Rows:
         return "; ".join(held) + ("; ..." if len(self.ranks) > SHOWN else "")
 
     def unread(self, batches: frozenset[int]) -> frozenset[int]:
-        """Return those of some examples that nobody got."""
+        """Return those of some examples that no rank got."""
         return batches - frozenset[int]().union(*self.examples)
 
 

@@ -1,7 +1,7 @@
 """Figures of a Trace: when it ends, what memory holds at every moment and why, bubbles, and what is sent.
 
-What is alive, and how long, is said by `memory`. Memory is sampled when a timed operation starts, before its outputs
-exist, as the original does.
+What holds each value, and when, is in `memory`. Memory is sampled when a timed operation starts, before its outputs
+exist, as in the original.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
 from lib.values.values import Elements, Value
 
-GATHERED = "gathered weight"  # the name of a weight that came in a communication and goes again: it is a guest
+GATHERED = "gathered weight"  # the name for guests: weights that come in a communication and go again
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Sample:
 
 
 class Alive(NamedTuple):
-    """A value that was alive at some moment. `hidden` where no store held it; `born` is the event that made it."""
+    """A value that was alive at some moment. `hidden` if no store held it; `born` is the event that made it."""
 
     value: Value
     born: Event | None
@@ -60,7 +60,7 @@ class Peak:
 
 
 class Bubbles(NamedTuple):
-    """Idle share of the ranks' time, by both conventions.
+    """The idle share of the ranks' time, by both conventions.
 
     `makespan`: 1 - compute / end of the run, over all ranks. `span`: 1 - compute / the longest time from a rank's
     first to its last computation (Qi et al. 2023, Zero Bubble Pipeline Parallelism, section 5).
@@ -82,7 +82,7 @@ def end(trace: Trace) -> float:
 
 
 def busiest(trace: Trace) -> float:
-    """Return how long the rank computes that computes longest, its updates included: the rest of the run it waits."""
+    """Return how long the busiest rank computes, updates included: for the rest of the run it waits."""
     return units(max(computing(trace), default=0))
 
 
@@ -108,7 +108,7 @@ def samples(trace: Trace, rank: int) -> list[Sample]:
 
 
 def amounts(trace: Trace, rank: int, visiting: Set[int] = frozenset()) -> list[tuple[str, int, list[Elements]]]:
-    """Return the kinds of value of a rank, guests apart, by when each is first alive; and how much at each event."""
+    """Return a rank's kinds of value, guests apart, by when each is first alive; and how much of it at each event."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, value in enumerate(trace.lifetimes()[rank].values):
         if value is not None:
@@ -117,9 +117,9 @@ def amounts(trace: Trace, rank: int, visiting: Set[int] = frozenset()) -> list[t
 
 
 def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[Elements]]:
-    """Return at which event the first of some values is alive, and how much of them is at each event.
+    """Return at which event the first of some values is alive, and how many of their elements are at each event.
 
-    What comes and goes is added up, so a value costs as much as it has stretches of life, however long they are.
+    It sums up what comes and goes, so a value costs one step per stretch of its life, however long that is.
     """
     lives, stays, over = trace.lifetimes()[rank], stays_of(trace)[rank], len(trace.programs[rank].events)
     values, born, last = lives.values, lives.born, lives.last
@@ -131,7 +131,7 @@ def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[E
             continue
         size, begin, end = value.place.elements, born[number] + 1, last[number] + 1
         for first, until in stays.get(number, ()):
-            if begin < end and first <= end and begin <= until:  # what is alive as it is: one stretch with that
+            if begin < end and first <= end and begin <= until:  # overlaps with its life: one stretch with that
                 begin, end = (first if first < begin else begin), (until if until > end else end)
             else:
                 change[first] += size
@@ -145,7 +145,7 @@ def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[E
 
 
 def alive_at(trace: Trace, rank: int, index: int) -> tuple[Alive, ...]:
-    """Everything alive on a rank when event number `index` starts, in order of birth."""
+    """Return everything alive on a rank when event number `index` starts, in order of birth."""
     held = held_at(stays_of(trace)[rank], index)
     alive = trace.lifetimes()[rank].alive(index, held)
     return tuple([_alive(trace, rank, number, number not in held) for number in alive])
@@ -160,13 +160,13 @@ def _alive(trace: Trace, rank: int, number: int, hidden: bool) -> Alive:
 
 @kept
 def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
-    """Return the highest peak of each rank: how much it is, in which event, and when; the first moment of equals. None
-    for a rank that has no timed operation."""
+    """Return the highest peak of each rank: how much, at which event, and when; on ties the first. None for a rank that
+    has no timed operation."""
     found: list[tuple[Elements, int, int] | None] = []
     known: dict[object, list[Elements]] = {}
     samples = by_twin(trace, lambda rank: [n for n, e in enumerate(trace.programs[rank].events) if e.op in TIMED])
     for program, lives, twin, timed in zip(trace.programs, trace.lifetimes(), twins(trace), samples, strict=True):
-        # Twins whose values are equally large, and live as long, have the same memory at each event.
+        # Twins whose values are equally large and live equally long have the same memory at each event.
         sizes = tuple([0 if value is None else value.place.elements for value in lives.values])
         alike = twin, sizes, tuple(lives.born), tuple(lives.last)
         if alike not in known:
@@ -174,14 +174,14 @@ def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
         totals, events = known[alike], program.events
         if trace.error is not None:  # it may have ended before some of them began
             timed = [n for n in timed if events[n].start is not None]
-        index = max(timed, key=totals.__getitem__, default=None)  # the first of equals
+        index = max(timed, key=totals.__getitem__, default=None)  # the first on ties
         found.append(None if index is None else (totals[index], index, cast(int, events[index].start)))
     return found
 
 
 @kept
 def peak(trace: Trace) -> Peak:
-    """Return the highest peak of any rank, and when it is; of equals the lowest rank."""
+    """Return the highest peak of any rank, and when it is; on ties the lowest rank's."""
     highest = [(best, rank) for rank, best in enumerate(peaks(trace)) if best is not None]
     if not highest:
         return Peak(0, 0, 0, 0, ())
@@ -190,8 +190,8 @@ def peak(trace: Trace) -> Peak:
 
 
 def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
-    """Return the memory that the original prints, with its rank and its time in ticks: the most that the stores of a
-    rank hold when a timed operation starts. The original knows nothing else: nothing at rest, in flight, or in a
+    """Return the memory that the original prints, with its rank and its time in ticks: the most that a rank's stores
+    hold when a timed operation starts. The original counts nothing else: nothing at rest, in flight, or in a
     variable."""
     best: tuple[Elements, int, int] | None = None
     for program in trace.programs:
@@ -202,7 +202,7 @@ def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
             while at < len(moves) and moves[at][0] <= index:
                 _, _, number, change = moves[at]
                 if (value := values[number]) is not None:
-                    stored += change * value.elements()  # also where another store has it: it counts twice there
+                    stored += change * value.elements()  # even if another store has it: there it counts twice
                 at += 1
             if event.op in TIMED and event.start is not None and (best is None or stored > best[0]):
                 best = (stored, program.rank, event.start)
@@ -221,7 +221,7 @@ def bubbles(trace: Trace) -> Bubbles:
 
 @kept
 def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
-    """For each rank the elements it sends, and how often it sends: once a message, and round a ring in a collective."""
+    """Return the elements that each rank sends, and how often: once per message, and round a ring in a collective."""
     return [
         (sum((elements for elements, _ in mine.values()), Fraction(0)), sum(count for _, count in mine.values()))
         for mine in sends(trace)
@@ -229,13 +229,13 @@ def traffic(trace: Trace) -> list[tuple[Fraction, int]]:
 
 
 def most_sent(trace: Trace) -> float:
-    """Elements that the rank sends that sends most."""
+    """Return the most elements that any rank sends."""
     return max((float(elements) for elements, _ in traffic(trace)), default=0.0)
 
 
 @kept
 def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
-    """Return the same by operation."""
+    """Return the same as `traffic`, by operation."""
     found: list[dict[str, tuple[Fraction, int]]] = [{} for _ in range(trace.ranks)]
     each: list[tuple[int, str, Elements, int]] = [
         (program.rank, event.op, total_elements(program.values_of(event.inputs)), 1)
@@ -254,16 +254,16 @@ def sends(trace: Trace) -> list[dict[str, tuple[Fraction, int]]]:
 
 
 def hidden(trace: Trace) -> list[tuple[int, Alive]]:
-    """Return the values that lived outside the stores while an operation ran that did not use them, with their ranks.
+    """Return values that were outside the stores while an operation ran that did not use them, with their ranks.
 
-    Buffers of a communication under way are not meant, nor weights that were handed in as final.
+    Buffers of a communication in flight do not count, nor do weights that were handed in as final.
     """
     outside = by_twin(trace, lambda rank: _outside(trace, rank))
     return [(rank, _alive(trace, rank, number, True)) for rank, mine in enumerate(outside) for number in mine]
 
 
 def _outside(trace: Trace, rank: int) -> list[int]:
-    """The values of a rank that are hidden."""
+    """Return the values of a rank that are hidden."""
     program, lives, stays = trace.programs[rank], uses_of(trace)[rank], stays_of(trace)[rank]
     events, timed, found = program.events, list[int](), list[int]()
     for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
@@ -271,7 +271,7 @@ def _outside(trace: Trace, rank: int) -> list[int]:
         if value is None or not born + 1 < last < len(events):
             continue
         if mine and mine[0][0] <= born + 1 and last <= mine[0][1]:
-            continue  # by far the most: stored at once, and let go just before its last use, or later
+            continue  # most values: stored at once, and dropped just before their last use or later
         timed = timed or [index for index, event in enumerate(events) if event.op in TIMED]
         outside = born + 1
         for begin, end in (*mine, (last + 1, last + 1)):  # between stays it is in no store

@@ -1,6 +1,6 @@
-"""What holds each value of a rank, and when; and what of it the rank with the highest peak holds at that moment.
+"""What holds each value of a rank, and when; and what the rank with the highest peak holds at that moment.
 
-How long a value lives is said by `lib.trace.lifetimes`; here that is put together with what the stores hold.
+`lib.trace.lifetimes` says how long a value lives; here that is combined with what the stores hold.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from lib.values.operations import COMMUNICATION
 from lib.values.values import Activation, ActivationGrad, Elements, OptState, Value, Weight
 
 PLACES: Final = ("a local variable", *STORES, "a communication under way", "handed in as final", "at rest")
-"""Where a value can be. The middle ones are the stores; all others are outside of them."""
+"""Where a value can be. The middle ones are the stores; the others are outside them."""
 _LOCAL, _UNDER_WAY, _FINAL, _REST = 0, *range(len(STORES) + 1, len(PLACES))
 
 
 class Lifetime(NamedTuple):
-    """A value that is in one place whenever an event from number `start` on, and before number `stop`, starts.
+    """A value that is in one place whenever any of the events `start` to `stop` - 1 starts.
 
     `value` is its id on the rank, `made` the number of the event that made it (-1: none), `place` an index of PLACES.
-    One past the last event is the state in which the program leaves the rank.
+    One past the last event stands for the state in which the program leaves the rank.
     """
 
     value: int
@@ -47,7 +47,7 @@ class Lifetime(NamedTuple):
 
 
 def guests(program: Program) -> set[int]:
-    """Return the weights that visit a rank, by their ids: they came in a communication, or were made of one that did,
+    """Return the ids of weights that only visit a rank: they came in a communication, or were made from one that did,
     and are neither handed in nor, updated, in a store at the end."""
     final = {value for event in program.events for value in handed_in(event)}
     weights = {n: value for n, value in enumerate(program.values) if isinstance(value, Weight) and n not in final}
@@ -61,9 +61,9 @@ def guests(program: Program) -> set[int]:
 
 
 def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
-    """Return all stretches of a rank, value by value. At each event these are `figures.alive_at`, and where they are.
+    """Return all stretches of a rank, value by value: at each event, the values of `figures.alive_at` and their places.
 
-    Values are those of `Trace.lifetimes`: behind those that have an id in the program, those that nobody waited for.
+    Values are those of `Trace.lifetimes`: after those with an id in the program, those that were never awaited.
     """
     program, lives, trips = trace.programs[rank], trace.lifetimes()[rank], _trips(trace, rank)
     moves: dict[int, list[Move]] = defaultdict(list)
@@ -102,8 +102,8 @@ def whereabouts(trace: Trace, rank: int) -> list[Lifetime]:
 
 
 def _trips(trace: Trace, rank: int) -> Mapping[int, Sequence[tuple[int, int]]]:
-    """For each value the communications that it was under way in: from after the call to the end of the wait, and for
-    what was sent until its receive is issued."""
+    """Return the communications in which each value was in flight: from after the call to the end of the wait, or, if
+    it was sent, until its receive is issued."""
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     events = trace.programs[rank].events
     for index, event in enumerate(events):
@@ -122,13 +122,13 @@ def _trips(trace: Trace, rank: int) -> Mapping[int, Sequence[tuple[int, int]]]:
 class Holding:
     """A value that is alive at the peak.
 
-    `made` is the operation that made it; `used` the last one that ever uses it, None where none does. `state` is
-    "needed" where that is still to come, or where the call of a helper that used it is not over, and it goes then,
-    "sent" where it is in flight, and the other rank has not called receive yet, "dropped" where nobody ever waits for
-    what brought it, "final" where it was handed in as final weight, "kept" for an updated weight or optimizer state,
-    which the next training step needs, "idle" where no operation needs it any more: it could have been deleted before,
-    and "unknown" where the run is not a whole training step, which might have needed it. `hidden` where no store holds
-    it, and the operation that begins does not use it.
+    `made` is the operation that made it; `used` the last one that ever uses it, None if none does. `state` is "needed"
+    if that is still to come, or if the value goes when the helper's call that used it is over; "sent" if it is in
+    flight and the other rank has not called receive yet; "dropped" if what brought it is never awaited; "final" if it
+    was handed in as final weight; "kept" for an updated weight or optimizer state, which the next training step needs;
+    "idle" if no operation needs it any more, so that it could have been deleted before; and "unknown" if the run is not
+    a whole training step, which might have needed it. `hidden` if no store holds it and the operation that begins does
+    not use it.
     """
 
     value: Value
@@ -139,14 +139,14 @@ class Holding:
 
     @property
     def elements(self) -> Elements:
-        """Its size."""
+        """Its size in elements."""
         return self.value.elements()
 
 
 def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...]:
     """Return every value alive at the peak of a Trace, in order of birth. Their elements sum to the peak.
 
-    `whole` is False for a run that lacks something, so that nobody can say which values it does not need.
+    `whole` is False for an incomplete run, which may yet have needed any value.
     """
     if not trace.programs or not trace.programs[peak.rank].events:
         return ()
@@ -166,7 +166,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
         value, maker = lives.values[number], lives.maker[number]
         assert value is not None, "what is alive is something"
         stored = number in held
-        if number >= len(uses.last):  # no await ever gave it an id
+        if number >= len(uses.last):  # it was never awaited, so has no id
             state = "dropped"
         elif number in final:
             state = "final"
@@ -181,7 +181,7 @@ def holdings(trace: Trace, peak: Peak, whole: bool = True) -> tuple[Holding, ...
         last, used = uses.last[number] if number < len(uses.last) else -1, None
         if last >= len(events):
             used = next((event for event in reversed(events) if number in event.inputs), None)
-        elif last >= 0:  # of a wait it is the communication that it waits for
+        elif last >= 0:  # for a wait, the communication that it waits for
             used = events[events[last].arg[0]] if events[last].op == "wait" else events[last]
         hidden = not stored and number not in events[index].inputs
         found.append(Holding(value, events[maker] if maker >= 0 else None, used, state, hidden))
@@ -195,14 +195,14 @@ def _within_call(trace: Trace, events: Sequence[Event], last: int, end: int) -> 
 
 
 def _is_result(value: Value) -> bool:
-    """Tell whether it is what there is after an update: no operation of this step needs it, the next one does."""
+    """Tell whether a value is the result of an update: the next step needs it, and this one does not."""
     return isinstance(value, OptState | Weight) and value.step > 0
 
 
 def lean(trace: Trace) -> Elements:
     """Return the peak that the same operations would have if every value were deleted after its last use.
 
-    What was updated stays as long as it did. Never more than the peak of the Trace.
+    Updated values stay as long as they did. It is never more than the peak of the Trace.
     """
     programs: list[Program] = []
     for program in trace.programs:
@@ -215,9 +215,9 @@ def lean(trace: Trace) -> Elements:
 class Row(NamedTuple):
     """Values at the peak that are alike: of one kind, made on one line, and with one fate.
 
-    `what` names them, `made` says by which operation on which line of the student's, `fate` who still needs them or
-    why they might have gone. `idle` where they could have been deleted before; `place` is the line of their last use,
-    and `advice` says what to do there, at the last of the rows with one such place.
+    `what` names them, `made` says which operation on which line of the student's made them, `fate` what still needs
+    them or why they might have gone. `idle` if they could have been deleted before; `place` is the line of their last
+    use, and `advice`, in the last of the rows with that place, says what to do there.
     """
 
     kind: str
@@ -231,7 +231,7 @@ class Row(NamedTuple):
 
 
 def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
-    """Return the table of what is alive: rows of values that are alike, those first that nobody needed, then the
+    """Return the table of what is alive: rows of values that are alike, those that are not needed first, then the
     largest."""
     alike: dict[tuple[object, ...], list[Holding]] = defaultdict(list)
     for holding in found:
@@ -246,7 +246,7 @@ def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
         place = None if cause is None else trace.place(cause)
         table.append(Row(one.value.kind, elements, _what(group), made, _fate(trace, one), idle, place))
         there[place] += elements
-    # Rows with one place to delete them at stand together, so that it need be said only once.
+    # Rows to be deleted at the same place are adjacent, so that the advice is given only once.
     table.sort(key=lambda row: (not row.idle, -there[row.place] if row.idle else 0, row.place or (), -row.elements))
     for number, (row, after) in enumerate(zip_longest(table, table[1:])):
         if row.idle and (after is None or (after.idle, after.place) != (True, row.place)):
@@ -257,12 +257,12 @@ def rows(trace: Trace, found: tuple[Holding, ...]) -> list[Row]:
 
 
 def _what(group: list[Holding]) -> str:
-    """Return how many of what: "2 weights of layers 0, 1"."""
+    """Return what the values are, and how many: "2 weights of layers 0, 1"."""
     values = [holding.value for holding in group]
     kind, many = values[0].kind, len(group) > 1
     head, of = counted(len(group), kind) if many else kind, "layer"
     layers = {value.layer for value in values}
-    if kind == ActivationGrad.kind:  # it is named after the activation that it belongs to, as in values.subject
+    if kind == ActivationGrad.kind:  # named after its activation, as in values.subject
         head, of = f"{len(group)} gradients" if many else "gradient", "activation"
         layers = {layer + 1 for layer in layers}
     parts = [numbered(kind, layers) if kind == Activation.kind else f"{head} of {numbered(of, layers)}"]
@@ -284,7 +284,7 @@ FATES: Final = {
     "sent": "in flight: passed on, and not received yet",
     "unknown": "not used again in this run",
 }
-"""What is said of values of a state. Of those that are needed, or idle, it is said by whom."""
+"""Words for values of a state. For needed and idle ones, the words name an operation."""
 
 
 def _fate(trace: Trace, one: Holding) -> str:

@@ -1,7 +1,7 @@
-"""A recording: when each rank did what, as far as its source knows. Less than a Trace, which knows every value.
+"""A recording: when each rank did what, as far as its source knows. It says less than a Trace, which has every value.
 
-A recording comes from a profiler, or from a Trace or an order of ours. What can be asked of it is how
-long it takes, in which order its ranks pass microbatches through stages, and where that differs from another one.
+A recording comes from a profiler, or from a Trace or an order of ours. It can tell how long it takes, in which order
+its ranks pass microbatches through stages, and where it differs from another recording.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from lib.values.dims import joined
 from lib.values.operations import COMMUNICATION, OPERATIONS
 
 COMPUTE: Final = "compute"
-"""The stream of what a rank does itself, one after the other."""
+"""The stream of a rank's own work, one operation after the other."""
 PER_UNIT: Final = 1_000_000
-"""Nanoseconds that stand for a time unit of a simulated run: a millisecond, as in files for Perfetto."""
+"""Nanoseconds for one time unit of a simulated run: a millisecond, as in files for Perfetto."""
 _PAIR: Final = re.compile(r"\(([^;()]+);([^;()]+)\)\w+")
 
 
 class Span(NamedTuple):
     """Something that a rank did from `start` to `end`, in nanoseconds from the beginning of the recording.
 
-    `op` is the operation's name in our tables, "wait" for none, "" where nobody knows; `name` what the source calls it.
-    `word` is the word of an order where it is one, as 3F1; `stage` (or layer) and `label` are what to colour it by and
-    to write on it. `stream` is COMPUTE, or where communication went.
+    `op` is the operation's name in our tables, "wait" for none, "" if unknown; `name` is what the source calls it.
+    `word` is its word in an order, such as 3F1, if it has one; `stage` (or layer) and `label` are what to colour it by
+    and to write on it. `stream` is COMPUTE, or where communication went.
     """
 
     rank: int
@@ -47,7 +47,7 @@ class Span(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message: when what it brought was ready on one rank, and when it was used on the other."""
+    """A message: when its content was ready on one rank, and when it was used on the other."""
 
     source: int
     sent: int
@@ -56,8 +56,8 @@ class Message(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A rank that does not come to the end of its order: from when on, and what it is at and why, in words. If it waits
-    for a pass of another rank, that is `on`."""
+    """A rank that does not reach the end of its order: from when on, where it is stuck and why, in words. If it waits
+    for a pass of another rank, `on` is that rank."""
 
     rank: int
     since: int
@@ -66,8 +66,7 @@ class Held(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """The first place at which a rank does something else than another recording says: position, and both words
-    (None: nothing more)."""
+    """The first place where a rank departs from another recording: position, and both words (None: nothing more)."""
 
     rank: int
     position: int
@@ -75,17 +74,17 @@ class Departure(NamedTuple):
     found: str | None
 
     def words(self, first: str, second: str) -> str:
-        """In a sentence, with the names of the two."""
+        """Say it in a sentence, with the names of both."""
         one, other = self.expected or "nothing more", self.found or "nothing more"
         return f"rank {self.rank}, position {self.position}: {first} has {one}, {second} has {other}"
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One recording: its spans by rank and time. `unit` are the nanoseconds of a time unit where it has one.
+    """One recording: its spans by rank and time. `unit` is a time unit in nanoseconds, if it has one.
 
-    `notes` are sentences about where it comes from: whose clocks, which step, what was left out. `held` are the ranks
-    that stopped before their end, where that is the point.
+    `notes` are sentences about its origin: which clocks, which step, what was left out. `held` are the ranks that
+    stopped before their end, if that is the point.
     """
 
     name: str
@@ -111,28 +110,28 @@ class Recording:
 
     @property
     def has_order(self) -> bool:
-        """Tell whether it says which microbatch passes which stage."""
+        """Tell whether the recording says which microbatch passes which stage."""
         return any(span.word for span in self.spans)
 
     def passes(self, rank: int) -> list[str]:
-        """Return the words of what a rank computes, one after the other; the parts of a pair each on its own."""
+        """Return the words of what a rank computes, in order; pairs are taken apart."""
         words = (_PAIR.sub(r"\1;\2", span.word) for span in self.by_rank[rank] if span.op not in COMMUNICATION)
         return [part for word in words for part in word.split(";") if part]
 
     @property
     def forward(self) -> float | None:
-        """The median time of a forward; None where nothing is called so."""
+        """The median time of a forward; None if the recording has none."""
         return self.median_of("forward")
 
     def median_of(self, op: str) -> float | None:
-        """Return the median time of an operation; None where nothing is called so, or it took none."""
+        """Return the median time of an operation; None if there is none, or it took no time."""
         lengths = [span.end - span.start for span in self.spans if span.op == op]
         return median(lengths) or None if lengths else None
 
     @cached_property
     def busy(self) -> tuple[int, ...]:
-        """Return how long each rank computes. What nobody knows is a rank's own work: it kept the device busy. What it
-        does at the same time, such as a range within another, counts once."""
+        """Return how long each rank computes. Unknown operations count as own work, since they kept the device busy;
+        overlapping ones, such as a range within another, count once."""
         own = {"", *OPERATIONS} - COMMUNICATION - {"wait"}
         every = (
             joined((span.start, span.end) for span in spans if span.stream == COMPUTE and span.op in own)
@@ -147,7 +146,7 @@ class Recording:
 
 
 def departures(expected: Recording, found: Recording) -> list[Departure]:
-    """Return where each rank first departs from the order of another recording. Nothing where all do the same."""
+    """Return where each rank first departs from the order of another recording; nothing if all ranks follow it."""
     every: list[Departure] = []
     for rank in range(max(expected.ranks, found.ranks)):
         sides = zip_longest(*(one.passes(rank) if rank < one.ranks else [] for one in (expected, found)))
@@ -156,14 +155,14 @@ def departures(expected: Recording, found: Recording) -> list[Departure]:
 
 
 def figures(one: Recording) -> str:
-    """Return what is said of a recording: how long it takes, and how much of the ranks' time they do not compute."""
+    """Describe a recording: how long it takes, and for how much of that time the ranks do not compute."""
     time = f"end {exact(one.end / one.unit)}" if one.unit is not None else f"{one.end / 1e6:.4g} ms"
     forward = "" if one.forward is None or one.unit is not None else f" · median forward {one.forward / 1e3:.4g} µs"
     return f"{one.name}: {time} · bubble {one.bubble:.1%}{forward}"
 
 
 def told(expected: Recording, found: Sequence[Recording]) -> Iterator[str]:
-    """Yield where orders differ, and what is to be known of where recordings come from."""
+    """Yield where orders differ, and notes on where the recordings come from."""
     for one in found:
         if not (expected.has_order and one.has_order):
             if expected.has_order or one.has_order:

@@ -1,4 +1,4 @@
-"""Is a Trace one correct training step? The check that a student asks for: what it prints, and who hears of it."""
+"""Is a Trace one correct training step? The check that students call: what it prints, and whom it tells."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _listeners: list[Listener] = []
 
 
 def listen(listener: Listener) -> None:
-    """Has a listener hear of every check to come."""
+    """Register a listener for all later checks."""
     _listeners.append(listener)
 
 
 def tell(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
-    """Tells all listeners of a verdict on a run."""
+    """Tell all listeners the verdict on a run."""
     for listener in _listeners:
         listener(verdict, trace)
 
@@ -39,11 +39,11 @@ def check(
 ) -> Verdict | None:
     """Print whether the run is one correct training step, and how it does against a puzzle's goals or your own.
 
-    Returns the verdict, which `import drawing` lets notebooks show. CheckError says what is wrong with the run;
-    a puzzle that is not solved yet is no error, nor is a run that is not within the goal, unless that is graded.
+    Returns the verdict, which notebooks show after `import drawing`. Raises CheckError, which says what is wrong with
+    the run; an unsolved puzzle or a missed goal is an error only in a graded notebook.
 
-    A run of simulate's that passes is not enough for a puzzle: the function has to be right at its hidden sizes, too,
-    unless `elsewhere` is off. A PuzzleError says of the first at which it is not what is wrong there.
+    For a puzzle it is not enough that a simulated run passes: unless `elsewhere` is off, the function must be right at
+    the hidden sizes, too. PuzzleError says what is wrong at the first size where it is not.
     """
     from lib.errors import graded  # here and not above: `import lib` should be quick
     from lib.trace.trace import absent, trace_of
@@ -58,14 +58,14 @@ def check(
     verdict = judge(models, puzzle, time=time, memory=memory)
     wrong: PuzzleError | None = None
     model = cast("Any", models[0] if isinstance(models, list | tuple) else models)
-    function = getattr(getattr(model, "dist", None), "function", None)  # none of ranks run by hand, and of a saved run
-    # Only a run that passes: at other sizes a wrong one would be wrong again, and with a stranger message.
+    function = getattr(getattr(model, "dist", None), "function", None)  # None for ranks run by hand or a saved run
+    # Only if it passes: a wrong function would fail again at other sizes, with a stranger message.
     if puzzle is not None and verdict.passed and function is not None and elsewhere:
         from lib.checker.hidden_sizes import tried_elsewhere
         from lib.puzzles.records import PUZZLES
 
         verdict, wrong = tried_elsewhere(function, PUZZLES[puzzle], verdict)
-    # Before anything is raised: an attempt that failed is part of a student's progress, too.
+    # Before anything is raised: failed attempts are part of a student's progress, too.
     tell(verdict, trace)
     if wrong is not None:
         raise wrong
@@ -75,4 +75,4 @@ def check(
     return verdict
 
 
-attached["check"] = check  # `Model.check`: a run needs none, so the simulator stands below the checker
+attached["check"] = check  # `Model.check`: a run needs no check, so the simulator stands below the checker

@@ -1,9 +1,9 @@
 """The faults of a run's results: in its final weights, and in what each rank has for the next training step.
 
-Of the final weights it says who should have handed in what. A rank is ready for the next step if what was at rest on it
-before, it has afterwards, one update on. At rest before is what a rank loads and uses. Afterwards it has what it hands
-in, and what its stores hold at the end: each of them honest, and updated exactly once. Nothing hands in an optimizer
-state, so a store has to hold it: what a variable had is gone with the function.
+For final weights, a fault says which rank should have handed in what. A rank is ready for the next step if it ends
+with everything that it started from, one update further on. It starts from what it loads and uses. It ends with what
+it hands in and what its stores hold, as far as that is honest and was updated exactly once. Optimizer states cannot be
+handed in, so a store has to hold them: variables are gone once the function returns.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TWICE = "one that was updated more than once"
 
 
 def fault_of(error: PuzzleError | TraceError) -> str:
-    """Return a fault in the words of an error, its lines moved to stand below the first one."""
+    """Return a fault in the words of an error, with all lines but the first indented."""
     return str(error).replace("\n", "\n  ")
 
 
 SHOWN = 5
-"""Lines of one sort that a remark shows; of more the first ones."""
+"""The most lines of one sort that a remark shows: the first ones."""
 
 Where = list[tuple[int | None, Place]]
 
@@ -48,27 +48,27 @@ def maker_of(program: Program, number: int) -> Event | None:
 
 
 def places(events: Sequence[tuple[int, Event | None]]) -> Where:
-    """Return the lines of events with their ranks: a few different ones."""
+    """Return a few different lines of events, with their ranks."""
     sources = {event.source: event for _, event in events if event is not None}
-    lines = {source: place_of(event) for source, event in sources.items()}  # of ten thousand most are of one line
+    lines = {source: place_of(event) for source, event in sources.items()}  # ten thousand events mostly share one line
     found = [(rank, place) for rank, event in events if event is not None and (place := lines[event.source])]
-    # dict.fromkeys and no set: the first lines of the program, in its order.
+    # dict.fromkeys, not a set, keeps the first lines in the program's order.
     few = list(dict.fromkeys(place for _, place in found))[:SHOWN]
     return list(dict.fromkeys((rank, place) for rank, place in found if place in few))
 
 
 def words_of(rule: str, *cases: str, **parts: object) -> Words:
-    """Return the words of a fault or a remark, which are in `words.toml`. Of an operation its line is told, too."""
+    """Return the words of a fault or a remark from `words.toml`. Operations are named with their lines."""
     return words_in(_texts(), rule, *cases, **_with_lines(parts))
 
 
 def because(cause: str, **parts: object) -> str:
-    """Return why something is so and what to do about it, where `words.toml` has that: filled in as by `words_of`."""
+    """Return the reason for something and what to do about it, from `words.toml`, filled in as by `words_of`."""
     return _texts()["because"][cause].format(**_with_lines(parts))
 
 
 def _texts() -> dict[str, Any]:
-    from lib.files import table  # here and not above: of a run that goes well nothing is told
+    from lib.files import table  # here and not above: a run that goes well needs no words
 
     return table("lib.checker", "words")
 
@@ -79,7 +79,7 @@ def _with_lines(parts: Mapping[str, object]) -> dict[str, object]:
 
 
 def remark(rule: str, *cases: str, where: Where | Place | None = None, **parts: object) -> str:
-    """Return a remark on a run, in the words of its rule, and with lines that are not given."""
+    """Return a remark on a run in the words of its rule, without lines of given code."""
     where = None if getattr(where, "file", "") in GIVEN else where
     return str(PuzzleError(**words_of(rule, *cases, **parts)._asdict(), where=where))
 
@@ -88,7 +88,7 @@ def remark(rule: str, *cases: str, where: Where | Place | None = None, **parts: 
 
 
 class _Fault(NamedTuple):
-    """A fault, in words that may say `these layers` where it is one of the final weights of some layers."""
+    """A fault; its words may say `these layers` if it concerns the final weights of some layers."""
 
     words: Words
     where: Place | None
@@ -102,36 +102,36 @@ class _Fault(NamedTuple):
 
 
 def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
-    """Return what is wrong with the final weights; the same fault of several layers is told once. `pretend`: it is a
+    """Return what is wrong with the final weights; layers with the same fault share one text. `pretend`: the run is a
     sandbox, where a made-up gradient will do."""
     faults: dict[_Fault, list[int]] = {}
     handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
     for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
         handed_in[layer].append((rank, *final))
-    # Who updated a layer is only asked where one was not handed in at all: it takes a pass over all events.
+    # Only if some layer was not handed in at all: finding who updated it takes a pass over all events.
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
     if len(handed_in) < trace.layers:
         for rank, event in trace.events():
             if event.op in UPDATES:
                 updated[event.layer].append((rank, event))
     kinds = rebuilt.run.shape.kinds
-    # A short file may have a million layers that nothing has to do with: of all of them one thing is said at once.
+    # A short file may declare a million layers that no event touches: they share one fault.
     known = {layer for layer in (*handed_in, *updated) if layer is not None and 0 <= layer < trace.layers}
     untouched = RunSet.of(known).rest(trace.layers)
     if len(trace.descriptions) > 1:
         untouched = RunSet.of([layer for layer in untouched if kinds[layer].weight is not None])
     first = next(iter(untouched), 0)
-    complete: set[tuple[int, ...]] = set()  # by the places of weights: most layers are handed in alike
+    complete: set[tuple[int, ...]] = set()  # by places of weights: most layers are handed in alike
     for layer in sorted({*known, first}):
         if kinds[layer].weight is None:
             continue
         here = handed_in.get(layer)
         if not here and layer not in known:
-            faults[_not_handed_in(trace, [])] = []  # of those that are untouched
+            faults[_not_handed_in(trace, [])] = []  # for all untouched layers
         elif not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
-            # Of several ranks with a wrong weight the first is told, and beside it what is on none of them.
+            # Only the first rank with a wrong weight is told, and what is missing from all of them.
             wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in here)
             parts = tuple([id(weight.place) for _, _, weight, _ in here])
             missing = None if parts in complete else _missing(here, trace)
@@ -144,13 +144,13 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
 
 
 def _not_handed_in(trace: Trace, updated: Sequence[tuple[int, Event]]) -> _Fault:
-    """No rank called set_final_weight for a layer: because it was forgotten, or because the function ended early?"""
+    """Say why no rank called set_final_weight for a layer: it was forgotten, or the function ended early."""
     if not updated:
         rank, event = next(((p.rank, p.events[-1]) for p in trace.programs if p.events), (0, None))
         words = words_of("untouched", "at_all" if event is None else "", rank=rank, op=event and event.op)
         return _Fault(words, place_of(event))
     event, ranks = updated[0][1], these("rank", {rank for rank, _ in updated})
-    source = event.source  # the line that would hand in the weights is known while the code is at hand
+    source = event.source  # the line that would hand in weights can be found in the code
     lines = [] if source is None or isinstance(source, Place) else lines_calling(source[0], "set_final_weight")
     if lines:
         return _Fault(words_of("not_handed_in", "not_reached", ranks=ranks, line=lines[0].line), lines[0])
@@ -187,7 +187,7 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
         why, parts = "by_others", {"ranks": these("rank", others)}
     elif not updates and rank in dict(everywhere) and (left := _unused(program, BY_WEIGHT, weight.layer)):
         why, parts = "not_summed", {"op": left[-1].op, "line": line_of(left[-1])}
-    # In ZeRO's last step, say: the gather stands before the update.
+    # The gather comes before the update, say in ZeRO's last step.
     elif gathered is not None and updates:
         why, parts = "gathered_before", {"line": line_of(gathered)}
     elif any(number < now for number, _ in updates):
@@ -198,19 +198,19 @@ def _fault(trace: Trace, rank: int, event: Event, weight: Weight, flaw: Flaw | N
 
 
 def _unused(program: Program, ops: Collection[str], layer: int | None = None) -> list[Event]:
-    """Return the operations of some kinds, of a layer or of all, whose first result went into no operation."""
+    """Return operations of some kinds, on one layer or on all, whose first result no operation used."""
     used = {number for event in program.events for number in event.inputs}
     made = (event for event in program.events if event.op in ops and layer in (None, event.layer))
     return [event for event in made if event.outputs and event.outputs[0] not in used]
 
 
 def _parts(missing: Part, totals: set[int]) -> int:
-    """Into how many shards a weight is cut where its missing part is spoken of; 0 where no small number will do."""
-    # Shards of different numbers have a common one: of halves and thirds, sixths. It may be too many to be told.
+    """Return how many shards to count in when naming the missing part of a weight; 0 if no small number will do."""
+    # Different cuts have a common refinement: halves and thirds are both made of sixths.
     common = 1
     for total in sorted(totals):
         common = lcm(common, total)
-        # Coprime shards have a common number that nobody would read; then one of theirs has to do.
+        # Too many for anyone to read: use the cut of one of the ranks.
         if common > MOST:
             return next((few for few in sorted(totals) if missing.shards(few) is not None), 0)
     return common
@@ -218,7 +218,7 @@ def _parts(missing: Part, totals: set[int]) -> int:
 
 def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trace) -> _Fault | None:
     """Return which parts of a layer no final weight has."""
-    # Ranks may have cut the weight differently, into rows, columns or both: what all of them hold together counts.
+    # Ranks may have cut the weight differently, into rows, columns or both: what they hold together counts.
     places = [weight.place for _, _, weight, _ in here]
     there = held_together(places, [part.dim.whole for part in places[0].dims[1:]])
     missing = there.dim.whole.minus(there)
@@ -245,8 +245,8 @@ def _missing(here: Sequence[tuple[int, Event, Weight, Flaw | None]], trace: Trac
 
 
 def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
-    """Return what which rank is not ready for the next step with; the same on several ranks and layers is told once.
-    `pretend` as in `finals`."""
+    """Return what each rank lacks for the next step; ranks and layers that lack the same share one text. `pretend` as
+    in `finals`."""
     lacks: dict[tuple[str, str, str, Place | None], list[tuple[int, Held]]] = defaultdict(list)
     run = rebuilt.run
     kept = by_twin(run, lambda rank: _kept(run.programs[rank], stays_of(run)[rank]))
@@ -255,11 +255,11 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
             continue
         before, after = _at_rest(program, uses), _afterwards(program, there, rebuilt, pretend)
         for key, loads in before.items():
-            # One step on, and not two: what was updated twice is no weight of the next step either.
+            # Exactly one step on: a weight that was updated twice is not the next step's either.
             now = [value for value in after[key] if value.step == 1]
             if now and _covers(now, [value for value, _ in loads]):
                 continue
-            # Told of the first part that is missing: the others mostly lack the same.
+            # Only the first missing part is told: the others mostly lack the same.
             value, load = next(pair for pair in loads if not now or not _covers(now, [pair[0]]))
             ends = _ends(value, after[key])
             fix, at = _fix(program, value, ends, now), load
@@ -279,8 +279,8 @@ def unready(rebuilt: Rebuilt, pretend: bool = False) -> list[str]:
 
 
 def _all_there(program: Program, uses: Uses, there: Sequence[int]) -> bool:
-    """Tell whether each part that was at rest is there again, cut alike and one update on: so it is in nearly every
-    run, and then nothing has to be put together to see that one covers the other."""
+    """Tell whether each part that was at rest is there again, cut alike and one update on. This holds in nearly every
+    run, and saves putting parts together to compare what they cover."""
     values = cast("Sequence[Held]", program.values)
     now = {(type(value), value.layer, value.place) for number in there if (value := values[number]).step == 1}
     before = [values[number] for number in uses.loaded if uses.last[number] >= 0]
@@ -288,8 +288,8 @@ def _all_there(program: Program, uses: Uses, there: Sequence[int]) -> bool:
 
 
 def _covers(now: list[Held], before: list[Held]) -> bool:
-    """Tell whether all of what some shards were together lies in others, at least one."""
-    # Parts that are alike in all dims but the first are one part of that; each is looked for in what is there now.
+    """Tell whether the shards `now` (at least one) cover all of the shards `before`."""
+    # Parts that differ only in the first dim are united, and each union is looked for in what is there now.
     places = [value.place for value in now]
     firsts: dict[tuple[Part, ...], list[Part]] = defaultdict(list)
     for value in before:
@@ -299,7 +299,7 @@ def _covers(now: list[Held], before: list[Held]) -> bool:
 
 
 def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[Held, Event]]]:
-    """Return what a rank loads and uses, by kind and layer, each with the event that loads it."""
+    """Return what a rank loads and uses, by kind and layer, with the events that load it."""
     found: dict[tuple[str, int], list[tuple[Held, Event]]] = defaultdict(list)
     for number in uses.loaded:
         value = program.values[number]
@@ -311,9 +311,9 @@ def _at_rest(program: Program, uses: Uses) -> dict[tuple[str, int], list[tuple[H
 def _kept(program: Program, stays: Mapping[int, Sequence[Stay]]) -> list[int]:
     """The weights and optimizer states that a rank has when its program is over."""
     there = held_at(stays, len(program.events))
-    # A final weight that is in no store counts, too: handing it in says that it is kept.
+    # A final weight counts even if no store holds it: handing it in keeps it.
     there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
-    # A set has no order, and the first that is wrong is told.
+    # Sorted, since a set has no order and the first wrong one is told.
     return [number for number in sorted(there) if isinstance(program.values[number], Weight | OptState)]
 
 
@@ -331,7 +331,7 @@ def _afterwards(
 
 
 def _ends(value: Held, after: list[Held]) -> str:
-    """Return what a rank has at the end of what it began with."""
+    """Return, in words, how much of what a rank began with it has at the end."""
     steps = {other.step for other in after}
     if max(steps, default=0):
         return TWICE if max(steps) > 1 else PARTLY
@@ -341,7 +341,7 @@ def _ends(value: Held, after: list[Held]) -> str:
 def _fix(program: Program, value: Held, ends: str, now: list[Held]) -> str:
     weight, whole = isinstance(value, Weight), value.is_complete()
     if ends == PARTLY and weight:
-        return because("gather_the_updated", group="" if whole else ", group=...")  # of those who updated the rest
+        return because("gather_the_updated", group="" if whole else ", group=...")  # of the ranks that updated the rest
     if ends == PARTLY:
         return because("load_that_part", part="model.rank, model.RANKS" if whole else f"..., {now[0].total}")
     if any(event.op in UPDATES and event.layer == value.layer for event in program.events):

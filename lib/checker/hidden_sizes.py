@@ -1,4 +1,4 @@
-"""Is a function right, and fast, at the hidden sizes of its puzzle? Asked once it is right at the puzzle's own size."""
+"""Is a function right, and fast, at its puzzle's hidden sizes? Checked once it is right at the puzzle's own size."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from lib.values.operations import COMMUNICATION
 
 
 def bare(record: Puzzle, *, costs: Costs | None = None, **size: Any) -> Puzzle:
-    """Return the record at another size, with one goal that any correct run reaches. `costs` are else the record's."""
+    """Return the record at another size, with one goal that any correct run reaches. `costs` default to its own."""
     goals = (Goal("correct", inf, inf),)
     return replace(record, **size, costs=costs or record.costs, goals=goals, hidden=(), sent=None)
 
 
 def tried_elsewhere(answer: Callable[..., Any], record: Puzzle, verdict: Verdict) -> tuple[Verdict, PuzzleError | None]:
-    """Run a function at each hidden size, and with the variants of its puzzle, in silence. Returns the verdict of its
-    own run as it is then: what is too slow at a size does not reach the last goal. And the first mistake."""
+    """Run a function silently at each hidden size and with each variant of its puzzle. Returns its updated verdict (a
+    function that is too slow at some size does not reach the last goal), and its first mistake."""
     slow = ""
     for hidden in record.hidden:
-        # Whatever it prints is of another run than the one that the student looks at.
+        # What it prints here does not belong to the run that the student sees.
         with redirect_stdout(io.StringIO()):
             outcome = _tried_at(answer, record, hidden)
         there = Task(replace(record, **hidden.given())).size()
@@ -61,7 +61,7 @@ def tried_elsewhere(answer: Callable[..., Any], record: Puzzle, verdict: Verdict
 
 
 def wrong_with(function: Callable[..., Any], record: Puzzle) -> PuzzleError | None:
-    """Run a function with each of the variants of its puzzle, in silence. The first mistake."""
+    """Run a function silently with each variant of its puzzle, and return its first mistake."""
     for variant in record.variants:
         size = variant.size(*record.size, record.mesh)
         given = partial(function, **{name: deepcopy(value) for name, value in variant.arguments.items()})
@@ -76,7 +76,7 @@ def wrong_with(function: Callable[..., Any], record: Puzzle) -> PuzzleError | No
 
 
 def _given_otherwise(trace: Trace, batches: int) -> PuzzleError | None:
-    """Say which rank is given more batches of the data, or fewer, than these arguments mean."""
+    """Say which rank takes more or fewer batches of data than these arguments call for."""
     for program in trace.programs:
         taken = [event for event in program.events if event.op == "get_activation"]
         if (count := sum(len(event.batches) for event in taken)) != batches:
@@ -87,7 +87,7 @@ def _given_otherwise(trace: Trace, batches: int) -> PuzzleError | None:
 
 
 def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -> PuzzleError | None:
-    """Say which ranks do not refuse, though all should. One that refuses ends, so the others show what they do then."""
+    """Say which ranks do not refuse, though all should. A rank that refuses stops; the run shows what others do."""
     raised: dict[int, ValueError] = {}
 
     async def trying(model: Model) -> None:
@@ -117,7 +117,7 @@ def _not_refused(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -
 
 
 def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -> PuzzleError | Trace:
-    """The mistake of a run at a hidden size, or the run."""
+    """Return a run at a hidden size, or its mistake."""
     size = hidden.given()
     try:
         models = simulate(function, puzzle=record.id, **size)
@@ -128,7 +128,7 @@ def _tried_at(function: Callable[..., Any], record: Puzzle, hidden: AtSize) -> P
     if isinstance(models, Unsolved):
         return CheckError(f"{record.id} raises NotSolved", expected="a function that runs to its end at every size")
     there, trace = bare(record, **size), trace_of(models, "")
-    # Without figures first, as most are right; the verdict with its words is for the one that is wrong.
+    # Most runs are right, so first without figures; only a wrong one needs a verdict in words.
     if counts(models, there) or (verdict := check(models, there)).passed:
         return trace
     return refusal(verdict, trace)

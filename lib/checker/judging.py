@@ -1,15 +1,15 @@
 """The verdict: is a Trace one correct training step, and how good is it?
 
-The run is rebuilt from nothing (see rebuild) and timed anew, so neither the times nor the values that a Trace states
-are believed. Correct means: for every layer the final weights of all ranks together are complete; each descends from
+The run is rebuilt from scratch (see rebuild) and timed anew: no time and no value is taken from the Trace on trust.
+Correct means: for every layer the final weights of all ranks together are complete; each descends from
 loaded weights by exactly one update, whose gradient has every batch exactly once; those gradients come from backward
 of activations that come from forward of inputs, all with the weights as loaded; and nothing on the way was forged,
 made up or loaded twice.
 
-Most of that is not asked here. Whether a gradient has every batch exactly once is a rule of the update
-(`rules.update`), and that no batch is in a sum twice is the law of sums (`laws.reduce`); `rebuild` asks both again for
-each operation, and notes what is dishonest. What is left for this room are the results. docs/architecture.md follows
-one all-reduce through all of it.
+Most of that is checked elsewhere. That a gradient has every batch exactly once is a rule of the update
+(`rules.update`), and that no batch is in a sum twice is the law of sums (`laws.reduce`); `rebuild` applies both again
+to each operation, and notes what is dishonest. The results are left for this room. docs/architecture.md follows one
+all-reduce through all of it.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from lib.puzzles.puzzle import Goal, Puzzle
 
 PRETENDED = "this Model is a sandbox, so made-up gradients were accepted; with a Dist they are not."
-Found = tuple[float, float, float]  # what goals are about: a run's end, its peak, what the rank sends that sends most
+Found = tuple[float, float, float]  # what goals limit: a run's end, its peak, the most that any rank sends
 
-# What is to be said of a puzzle or a goal (`notes`, `records`) is loaded where it is needed.
+# The modules with words on puzzles and goals (`notes`, `records`) are imported where they are needed.
 
 
 @without_collector()
 def check_data(trace: Trace, record: Puzzle) -> Verdict:
-    """Return the verdict on a run of a puzzle that is plain data, as one that was decoded from JSON and that nobody's
-    code has had in its hands since."""
-    # Each goal with what may be sent: its own limit, else that of the puzzle.
+    """Return the verdict on a run of a puzzle. The run is plain data, such as freshly decoded JSON that no other code
+    has touched since."""
+    # A goal without a limit on what is sent has the puzzle's.
     goals = [goal._replace(sent=record.sent) if goal.sent is None else goal for goal in record.goals]
     return judge(trace, record, goals)
 
@@ -55,22 +55,22 @@ def check_data(trace: Trace, record: Puzzle) -> Verdict:
 @without_collector()
 def counts(models: Sequence[ModelLike], record: Puzzle) -> bool:
     """Check that a run is correct and makes its puzzle no easier, without the figures of a verdict, which take time."""
-    # As it is and not as data, which takes a third longer: only its author is deceived, as the grader judges data.
+    # Not as plain data, which takes a third longer: a forger only deceives himself here, as the grader judges data.
     try:
-        faults, rebuilt = _rebuilt(trace_of(models, ""), record, False, timed=False)  # a tenth, and no rule asks when
+        faults, rebuilt = _rebuilt(trace_of(models, ""), record, False, timed=False)  # 10 % faster; no rule asks when
         return rebuilt is not None and not faults and not unready(rebuilt) and not _easier(rebuilt.run, record, rebuilt)
-    except Exception:  # of whatever class: what is asked here is anybody's
-        return False  # a verdict takes the run as data, and says what is wrong with it
+    except Exception:  # of any class: a foreign object may raise anything
+        return False  # a verdict on the run as plain data says what is wrong
 
 
 def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: bool = False) -> Verdict:
     """Rebuild a run, time it with the costs of the puzzle, and say what is wrong with it and how good it is. Nothing
-    that is kept with the Trace is asked: somebody may have changed it since."""
+    cached on the Trace is used: it may have been changed."""
     faults, rebuilt = _rebuilt(trace, record, sandbox, timed=True)
-    # A run that breaks a rule has figures too, those that it states. They reach no goal, as it has a fault.
+    # A run that breaks a rule keeps the figures that it states. They reach no goal, as it has a fault.
     timed = trace if rebuilt is None else rebuilt.run
-    # Whether the next step could follow is asked of runs that are right so far: what is wrong already would be told
-    # twice. Of a bare run it is a remark, as one step by itself is correct without it.
+    # Only a run without faults is asked whether the next step could follow: the others would be told the same twice.
+    # Without a puzzle this is only a remark, as one step by itself is correct without a next one.
     stale = unready(rebuilt, sandbox) if rebuilt is not None and not faults else []
     faults += stale if record is not None else []
     hidden = figures.hidden(timed)
@@ -80,15 +80,15 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
     remarks += forgotten(timed, hidden, judged=len(goals) > 1 and not faults)
     remarks += stale if record is None else []
     end, top = figures.end(timed), figures.peak(timed)
-    # What is sent costs a pass over all collectives, so it is only worked out where it can matter.
+    # Counting what is sent takes a pass over all collectives, so it is done only where it matters.
     limited = any(goal.sent is not None for goal in goals)
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
-    # Exact up to here: fractions of elements are for sums, and a goal is compared with what is printed.
+    # Exact up to here, for sums of fractions; a goal is compared with the number that is printed.
     memory = float(top.elements)
     counting, notes = len(goals), list[str]()
     if record is not None or any(not goal.allows(end, memory) for goal in goals):
         counting, notes = _against(trace, timed, record, goals, (end, memory, sent), None if faults else rebuilt)
-    # A value in a variable is freed for its owner after its last use: what to delete, and when, is then no puzzle.
+    # A variable's value counts only until its last use: what to delete, and when, would no longer be a puzzle.
     counting = min(counting, 1) if hidden and record is not None else counting
     return Verdict(
         correct=not faults,
@@ -105,15 +105,15 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
 
 
 def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool, *, timed: bool) -> tuple[list[str], Rebuilt | None]:
-    """Return what is wrong with a run, and the run made anew, where that could be."""
+    """Return what is wrong with a run, and the rebuilt run, or None if it cannot be rebuilt."""
     faults = [] if record is None else wrong_size(trace, record)
     rebuilt: Rebuilt | None = None
     try:
-        # A copy of the costs: what a run has found out of them may have been written by hand.
+        # A copy of the costs: what the run cached in them may have been tampered with.
         rebuilt = rebuild(trace if record is None else replace(trace, costs=replace(record.costs)), timed=timed)
     except (PuzzleError, TraceError) as error:
         faults.append(fault_of(error))
-    if trace.error is not None:  # it ended early, so what its final weights lack says nothing: why it ended does
+    if trace.error is not None:  # it ended early, so the reason for that is told, not what its final weights lack
         faults.insert(0, "the run did not end: " + trace.error.replace("\n", "\n  "))
     elif rebuilt is not None:
         faults.extend(finals(trace, rebuilt, sandbox))
@@ -123,19 +123,19 @@ def _rebuilt(trace: Trace, record: Puzzle | None, sandbox: bool, *, timed: bool)
 def _against(
     trace: Trace, timed: Trace, record: Puzzle | None, goals: Sequence[Goal], found: Found, rebuilt: Rebuilt | None
 ) -> tuple[int, list[str]]:
-    """Compare a run with goals: how many of them count for it, from the easiest on, and why it misses the first that it
-    misses. `rebuilt` is None for a run that is not correct: why it misses what does not matter."""
+    """Compare a run with goals: how many of them count for it, from the easiest on, and why it misses the first of the
+    others. `rebuilt` is None for an incorrect run, for which the reason does not matter."""
     from lib.checker import lateness, notes
 
     (end, memory, sent), said = found, list[str]()
-    # A limit on what is sent belongs to its goal and all harder ones.
+    # A limit on what is sent applies to its goal and all harder ones.
     over = next((n for n, goal in enumerate(goals) if goal.sent is not None and sent > goal.sent), len(goals))
     if record is not None and trace.costs != record.costs:
         said.append(remark("other_costs", mine=figures.end(trace), judged=end))
     if rebuilt is None:
         return over, said
-    fixes.keep()  # what fix() shows from here on is a note's
-    # The easiest goal that is missed: a student is told of one next step, and not of all that lies ahead.
+    fixes.keep()  # from here on fix() shows the fix of a note
+    # The easiest goal that is missed: a student is told the next step, not all that lie ahead.
     missed = next((goal for goal in goals if not goal.allows(end, memory)), None)
     asks = () if record is None else record.asks
     if over < len(goals) and all(goal.allows(end, memory) for goal in goals[:over]):
@@ -152,7 +152,7 @@ def _against(
 
 
 def _easier(run: Trace, record: Puzzle, rebuilt: Rebuilt) -> list[str]:
-    """Say what makes a puzzle easier than it is: work left out, a batch on one rank that a domain is to share."""
+    """Say what makes a puzzle easier than intended: work left out, or one rank with a batch that a domain shares."""
     from lib.checker import notes
 
     reasons = [notes.left_out(run, rebuilt.flaws.keys()), notes.undivided(run, record.domain)]
@@ -160,9 +160,9 @@ def _easier(run: Trace, record: Puzzle, rebuilt: Rebuilt) -> list[str]:
 
 
 def forgotten(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: bool = False) -> Iterator[str]:
-    """Yield what a verdict says of things that were forgotten in a run without being wrong: values `hidden` outside the
-    stores, values in the store of another kind, messages that nobody received, communication that nobody awaited. A run
-    that failed has forgotten nothing else. `judged`: of several goals only the first counts with hidden values."""
+    """Yield remarks on oversights that are not wrong: values `hidden` outside the stores, values in the store of
+    another kind, messages never received, communication never awaited. A failed run is told only of hidden values.
+    `judged`: there are several goals, of which only the first counts with hidden values."""
     if hidden:
         from lib.checker import notes  # here and not above: few runs need it
 
@@ -188,15 +188,15 @@ def forgotten(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: b
 
 
 def _strays(program: Program) -> list[tuple[int, int]]:
-    """The values that a rank puts into the store of another kind, and which store that is."""
-    # A set, as a value may enter a store many times, and is told of once.
+    """Return the values that a rank puts into the store of another kind, and the number of that store."""
+    # A set: a value may enter a store many times, but is told once.
     stored = {(number, store) for _, store, number, change in program.moves if change > 0}
     kinds = [None if value is None else STORE[type(value)] for value in program.values]
     return sorted((number, store) for number, store in stored if kinds[number] not in (None, STORES[store]))
 
 
 def fed(trace: Trace) -> Iterator[str]:
-    """Yield how much was read and copied, where there is a reader that does it."""
+    """Yield how much was read and copied, if the run uses a reader."""
     ops = attrgetter("op")
     if trace.error is None and not all(READS.isdisjoint(map(ops, program.events)) for program in trace.programs):
         from lib.analysis.feeding import words
@@ -205,7 +205,7 @@ def fed(trace: Trace) -> Iterator[str]:
 
 
 def wrong_size(trace: Trace, record: Puzzle) -> list[str]:
-    """Say why a run is not one at the size of a record, on its machines, with its layers."""
+    """Say in what a run differs from a record's size, machines and layers."""
     tell = partial(words_of, puzzle=record.id)
     size = record.size
     sizes = zip(size._fields, size.of(trace), size, strict=True)
@@ -220,8 +220,8 @@ def wrong_size(trace: Trace, record: Puzzle) -> list[str]:
 
 
 def _machines(mesh: Mesh | None, ranks: int) -> list[tuple[int, int]]:
-    """On which host each rank is, and in which process."""
-    # Without a mesh all are on one host, and each rank is its own process: what a run without one is timed by.
+    """Return the host and the process of each rank."""
+    # A run without a mesh is timed as if all ranks were on one host, each its own process.
     if mesh is None or len(mesh) != ranks:
         return [(0, rank) for rank in range(ranks)]
     return [(mesh.host(rank), mesh.process(rank)) for rank in range(ranks)]

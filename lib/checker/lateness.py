@@ -1,4 +1,4 @@
-"""Why a correct run ends later than a goal allows: a table of causes, of which the first that a run has is told."""
+"""Why a correct run ends later than a goal allows: a table of causes, of which the first that applies is told."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ BUCKETED = ("allreduce", "allreduce_bucket")
 Fixes = Sequence["Callable[[Late], Iterator[str]]"]
 """What to do about a wait, or about a run: the first that is yielded is told."""
 NO_WAITS = ("drain", "never", "stopped", "unknown")
-"""Gaps in which a rank waits for nothing that comes."""
+"""Gaps in which a rank waits for nothing that will come."""
 LOOKED_AT = 20
-"""Waits of a rank for which something is looked for that it could do meanwhile."""
+"""How many of a rank's waits are searched for work that it could do meanwhile."""
 
 
 class Late:
-    """A run that is `over` time units longer than its limit, and what several causes ask of it: the rank that waits
-    longest, for how many ticks, in which line most, and through which gaps there, the longest first. `asks` are what
-    its puzzle asks a student to find."""
+    """A run `over` time units longer than its limit, and what several causes need to know: the rank that waits longest,
+    for how many ticks, in which line most, and in which gaps there, the longest first. `asks`: what the puzzle asks a
+    student to find."""
 
     def __init__(self, trace: Trace, name: str, limit: float, over: float, asks: Collection[str]) -> None:
         self.trace, self.name, self.limit, self.over, self.asks = trace, name, limit, over, asks
         self.busy = figures.computing(trace)
         waits = [_waits(program) for program in trace.programs]
-        # A reader takes so long for the first example of two rows. Later, ranks wait in a sum for one that read late.
+        # A reader needs this long for the first example of two rows. Later, sums wait for a rank that read late.
         self.first = 2 * ticks(trace.costs.read)
         for gap in gaps(trace) if "read" in asks else ():
             if gap.kind == "collective" or (gap.kind == "reader" and gap.end <= self.first):
                 waits[gap.rank][_waits_at(trace.programs[gap.rank], gap)] -= gap.length
         most = max(self.busy)
-        # A rank that has much less to do than the busiest one waits for that, and is not the reason.
+        # A rank with much less to do than the busiest one waits for that one, and is not the reason.
         totals = [sum(spots.values()) * (10 * own >= 9 * most) for own, spots in zip(self.busy, waits, strict=True)]
         self.waiting = max(totals)
         self.rank = totals.index(self.waiting)
@@ -88,7 +88,7 @@ class Late:
 
 
 def over_time(trace: Trace, end: float, name: str, limit: float, asks: Collection[str] = ()) -> str:
-    """Say why a run takes longer than the limit of a goal: the first of CAUSES that it has."""
+    """Say why a run takes longer than the limit of a goal: the first of CAUSES that applies."""
     run = Late(trace, name, limit, float(f"{end - limit:.10g}"), asks)
     return next(told for cause in CAUSES for told in cause(run))
 
@@ -97,14 +97,14 @@ def over_time(trace: Trace, end: float, name: str, limit: float, asks: Collectio
 
 
 def _done_again(run: Late) -> Iterator[str]:
-    """Computations that nobody uses, or that were done several times."""
+    """Computations that are never used, or were done several times."""
     again, vain = _work(run.trace)
     if not again:
         return
     if vain:
         yield run.told("in_vain", places(vain[:1]), op=operation(vain[0][1]), more=more(vain, "computation", "; and"))
     alone = len({rank for rank, _ in again[0][1]}) == 1
-    # What is made again soonest was deleted for the least gain: that of others may be what saves the memory.
+    # What is recomputed soonest was deleted for the least gain; recomputing others may be what saves the memory.
     soon = min(_apart(found) for _, found in again)
     again = [one for one in again if _apart(one[1]) == soon or not alone]
     (op, layer, batch), found = again[0]
@@ -115,7 +115,7 @@ def _done_again(run: Late) -> Iterator[str]:
 
 
 def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
-    """Return what was computed several times, as (operation, layer, batch) with who did it, and what nothing uses."""
+    """Return what was computed repeatedly, as (operation, layer, batch) with ranks and events, and what is not used."""
     done: dict[tuple[str, int | None, int, object], list[tuple[int, Event]]] = defaultdict(list)
     vain: list[tuple[int, Event]] = []
     for program in trace.programs:
@@ -131,7 +131,7 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
                 gives = event.outputs[-1:] if event.op in BY_INPUT else event.outputs[:1]
                 ends = [value.place for value in program.values_of((*event.inputs[-1:], *gives))]
                 parts = [zip(place.schema.roles, place.parts, strict=True) for place in ends]
-                # Of one layer and batch ranks may do different parts; only the same part twice is work done twice.
+                # Ranks may do different parts of one layer and batch; only the same part twice is work done twice.
                 part = tuple([part for pairs in parts for role, part in pairs if role != "batch"])
                 op = "" if event.op in BY_INPUT else event.op  # a whole backward does the input half, too
                 for batch in event.batches:
@@ -140,7 +140,7 @@ def _work(trace: Trace) -> tuple[list[Any], list[tuple[int, Event]]]:
 
 
 def _apart(found: list[tuple[int, Event]]) -> int:
-    """Return how long after it was computed something was computed again, in ticks: from start to start."""
+    """Return how long after it was computed something was computed again, in ticks from start to start."""
     return (found[-1][1].start or 0) - (found[-2][1].start or 0)
 
 
@@ -153,12 +153,12 @@ def _states_travel(run: Late) -> Iterator[str]:
 
 
 def _uneven(run: Late) -> Iterator[str]:
-    """One rank that computes longer than a whole run may take; or than another, where no line is the student's."""
+    """A rank that computes longer than a whole run may take; or longer than another, if the student wrote no line."""
     busy, placed = run.busy, run.spot is None and run.waiting > 0
     most, least = busy.index(max(busy)), busy.index(min(busy))
     if busy[most] > (busy[least] if placed else ticks(run.limit)) >= busy[least]:
         cases = ["placed"] if placed else []
-        if placed:  # the busiest need not be in the way, nor the idlest have time: what if a layer moved?
+        if placed:  # busiest and idlest may be the wrong pair: try moving a layer
             ends = {pair: run.with_layers(*pair) for pair in permutations(range(run.trace.ranks), 2)}
             best = min(ends, key=lambda pair: (ends[pair], -busy[pair[0]]))
             if ends[best] < figures.makespan(run.trace):
@@ -177,7 +177,7 @@ def _bare(run: Late) -> Iterator[str]:
     bare = [(program, [event for event in mine if event.length and not _lent(event)]) for program, mine in calls]
     program, mine = max(bare, key=lambda one: sum(event.length for event in one[1]))
     length, far = sum(event.length for event in mine), ""
-    # What a run begins with has nothing to hide behind.
+    # Collectives at the start of a run have nothing to hide behind.
     if length <= run.waiting or (run.waiting and not any(event.issued for event in mine)):
         return
     between = [event for event in mine if (mesh := run.trace.mesh) and len({*map(mesh.host, event.group)}) > 1]
@@ -191,14 +191,14 @@ def _bare(run: Late) -> Iterator[str]:
     late = chain(*(ask(run, program, found) for ask in (_beside, _called_late, _in_the_way)), _beside(run, None, found))
     earlier = chain(late, [because("start_earlier")]) if own else [because("take_turns")]
     fix = because("unshard_earlier") if any(place.file == ORDER for _, place in lines) else next(chain(asked, earlier))
-    # The line that the fix names: of the others one may be given, and none has to change first.
+    # The line that the fix names: the others need not change first, and may be given code.
     lines = [(rank, place) for rank, place in lines if re.search(rf" line {place.line}\b", fix)] or lines
     parts = {"rank": program.rank, "time": in_units(length), "calls": counted(len(mine), "collective"), "far": far}
     yield run.told("bare", lines, fix=fix, **parts)
 
 
 def _beside(run: Late, program: Program | None, waited: Sequence[Gap]) -> Iterator[str]:
-    """Work that a rank could do during one of its calls; of a `program`, what comes next after it and is no update."""
+    """Work that a rank could do during one of its calls; with a `program`, only the next work after it, no update."""
     found = ((gap.before, ready_meanwhile(run.trace, gap)) for gap in waited[:LOOKED_AT])
     ready = [(call, one.at) for call, one in found if call and one]
     if program is not None:
@@ -211,7 +211,7 @@ def _beside(run: Late, program: Program | None, waited: Sequence[Gap]) -> Iterat
 
 
 def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
-    """What an all-reduce sums whole, and is cut only after that."""
+    """Values that an all-reduce sums whole, though they are cut afterwards."""
     events = (program := program or run.program).events
     sums = {number: event for event in events if event.op == "allreduce" for number in event.outputs}
     for cut in (event for event in events if event.op == "scatterreduce" and not sums.keys().isdisjoint(event.inputs)):
@@ -226,7 +226,7 @@ def _cut_afterwards(run: Late, program: Program | None = None) -> Iterator[str]:
 
 
 def _between_hosts(run: Late, program: Program | None = None) -> Iterator[str]:
-    """Collectives that bring more over the border between hosts than sums of shards."""
+    """Collectives that send more between hosts than sums of shards would."""
     if (mesh := run.trace.mesh) is None:
         return
     program, found = program or run.program, defaultdict[str, list[Event]](list)
@@ -248,7 +248,7 @@ def _between_hosts(run: Late, program: Program | None = None) -> Iterator[str]:
 
 
 def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
-    """A bucket that waits for its last gradient, with the wait of its first one."""
+    """A bucket that waits for its last gradient, with how long its first one waits."""
     call = max(calls, key=lambda event: len(event.inputs))
     made = [event for number in call.inputs if (event := maker_of(program, number)) is not None]
     first = min(made, key=lambda event: (event.start or 0) + event.length, default=None)
@@ -258,13 +258,13 @@ def _held_back(program: Program, calls: list[Event]) -> Iterator[str]:
 
 
 def _lent(event: Event) -> bool:
-    """Tell whether a given helper awaits this halo exchange, so that no student can hide it."""
+    """Tell whether a given helper awaits this halo exchange, so that the student cannot hide it."""
     place = place_of(event) if event.op == "halo" and event.blocking and event.length else None
     return place is not None and is_given(event) and "exchange" not in place.text
 
 
 def _borrowed(run: Late) -> Iterator[str]:
-    """Halo exchanges of helpers that nothing needs, that share a link, or whose rows a rank could read."""
+    """Helpers' halo exchanges that nothing needs, that share a link, or whose rows a rank could read itself."""
     lent = [[event for event in program.events if _lent(event)] for program in run.trace.programs]
     if not any(lent):
         return
@@ -282,7 +282,7 @@ def _borrowed(run: Late) -> Iterator[str]:
 
 
 def _long_exchanges(run: Late, of_ranks: Iterable[Sequence[Event]], fix: str) -> Iterator[str]:
-    """Those of a rank that take as long as the run is too long."""
+    """A rank's exchanges that take as long as the run is late."""
     for rank, calls in enumerate(of_ranks):
         if calls and units(sum(event.length for event in calls) + 1) >= run.over:
             parts = {"rank": rank, "calls": counted(len(calls), "halo exchange"), "layer": calls[0].layer}
@@ -302,7 +302,7 @@ def _nobody_waits(run: Late) -> Iterator[str]:
 
 
 def _waits(program: Program) -> dict[Place | None, int]:
-    """Return how long a rank waited in which line, in ticks."""
+    """Return how long a rank waited in each line, in ticks."""
     found: dict[Place | None, int] = defaultdict(int)
     for event in program.events:
         if event.op == "wait":
@@ -313,14 +313,14 @@ def _waits(program: Program) -> dict[Place | None, int]:
 
 
 def _waits_at(program: Program, gap: Gap) -> Place | None:
-    """The line in which a rank waits through a gap."""
+    """Return the line in which a rank waits during a gap."""
     assert gap.before is not None
     waits = (event for event in program.events if event.op == "wait" and event.arg[:1] == (gap.before.number,))
     return place_of(next(waits, gap.before.event))
 
 
 def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
-    """The longest wait, with the first of some fixes that there is for it: of code, or of an order."""
+    """The longest wait, with the first fix that applies to it, for code or for an order."""
     for fix in (fix for ask in (of_order if run.is_order else of_code) for fix in ask(run)):
         gap, here, such = run.gaps[0] if run.gaps else None, "", ""
         spot = run.spot if gap is None else _waits_at(run.program, gap)
@@ -335,7 +335,7 @@ def _long_wait(run: Late, of_code: Fixes, of_order: Fixes) -> Iterator[str]:
 
 
 def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap] | None = None) -> Iterator[str]:
-    """Work before a collective for which the rank waits, which can do without it: after the call it would hide that."""
+    """Work before a collective that the rank waits for and that does not need it: after the call it would hide that."""
     program = program or run.program
     for gap in tuple(run.gaps if waited is None else waited):  # run.gaps changes on the way
         if gap.before is None or (call := gap.before.event).op not in COLLECTIVES:
@@ -366,13 +366,13 @@ def _called_late(run: Late, program: Program | None = None, waited: Iterable[Gap
 
 
 def _from_the_reader(run: Late) -> Iterator[str]:
-    """Examples for which a rank waits longer than it has to for its first."""
+    """Examples that a rank waits for longer than it must for its first one."""
     if sum(gap.length for gap in run.gaps if gap.kind == "reader") > run.first:
         yield because("ask_earlier")
 
 
 def _turned(run: Late) -> Iterator[str]:
-    """Work for whose exchange the rank waits, though another pass, or part, had one to start before that work."""
+    """Work whose exchange a rank waits for, though another pass or part could have started one before that work."""
     events = run.program.events
     for gap, call in ((gap, gap.before) for gap in run.waits if gap.before is not None):
         work = next((e for e in reversed(events[: call.number]) if e.op in COMPUTE and e.length), None)
@@ -390,14 +390,14 @@ def _turned(run: Late) -> Iterator[str]:
 
 
 def _one_by_one(run: Late) -> Iterator[str]:
-    """Gradients that are summed one by one, where the latency of each is what takes time."""
-    # Only Links have one; elsewhere it is nothing that a bucket could save.
+    """Gradients summed one by one, if the latency of each sum is what takes time."""
+    # Only Links have a latency; with other costs a bucket saves none.
     latency, program = ticks(getattr(run.trace.costs, "latency", 0)), run.program
     calls = [event for event in program.events if event.op in BUCKETED and len(event.inputs) == 1]
     calls = [e for e in calls if isinstance(program.values[e.inputs[0]], WeightGrad) and not is_given(e)]
     waits = [gap for gap in gaps(run.trace) if gap.rank == run.rank and gap.before and gap.before.event in calls]
-    # Told only if latency is most of what they take, and if that is waited for: else it is not why the run is late.
-    late: list[Event] = []  # those that are waited for, and those that hold them up
+    # Told only if latency is most of their time, and waited for: otherwise it is not why the run is late.
+    late: list[Event] = []  # sums that are waited for, and sums that hold those up
     for event in reversed(calls):
         waited = any((event.start or 0) < gap.end and gap.start < (event.end or 0) for gap in waits)
         late += [event] if waited or any(one.issued < (one.start or 0) == event.end for one in late) else []
@@ -409,8 +409,8 @@ def _one_by_one(run: Late) -> Iterator[str]:
 
 
 def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
-    """What a sender did between making a value and passing it, where a rank waited for that value: the rank that waits
-    longest, in its line, or any."""
+    """What a sender did between making a value and passing it to a rank that waits for it: the rank that waits longest,
+    in its line, or any rank."""
     causes, late = causes_of(run.trace), Counter[tuple[int, str, int, int]]()
     programs = run.trace.programs if anywhere else [run.program]
     for at in (At(program.rank, *one) for program in programs for one in enumerate(program.events)):
@@ -426,7 +426,7 @@ def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
                 late[sent.rank, other.op, line.line, 0 if there is None else there.line] += other.length
     if not late:
         return
-    # Ties by the key: Counter.most_common would go by who came first.
+    # The key decides ties: Counter.most_common would take the first that was counted.
     (sender, op, line, there), _ = max(late.items(), key=lambda item: (item[1], item[0]))
     does = "updates" if op == "update" else f"computes another {op}"
     does = f"waits for a {COLLECTIVES[op].title}" if op in COLLECTIVES else does
@@ -434,7 +434,7 @@ def _sent_late(run: Late, anywhere: bool = False) -> Iterator[str]:
 
 
 def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap] | None = None) -> Iterator[str]:
-    """A communication that goes first between the same ranks, though awaited later. The other gap is put first."""
+    """A communication that goes first between the same ranks, though awaited later. Puts the late one's gap first."""
     events = (program or run.program).events
     awaited = [e.arg[0] if e.op == "wait" else n for n, e in enumerate(events) if e.op == "wait" or e.blocking]
     for gap in tuple(run.gaps if waited is None else waited):  # run.gaps changes on the way
@@ -453,7 +453,7 @@ def _in_the_way(run: Late, program: Program | None = None, waited: Sequence[Gap]
 
 
 def _goes_back_late(run: Late) -> Iterator[str]:
-    """A pipeline in which a rank takes some batches forward, as many as the next, before it goes back; or all do."""
+    """A pipeline in which a rank does as many forwards as the next one before it goes back; or all ranks do."""
 
     def forwards(events: Iterable[Event]) -> int:
         layers = [event.layer for event in events if event.op == "forward"]
@@ -473,13 +473,13 @@ def _goes_back_late(run: Late) -> Iterator[str]:
 
 
 def _meanwhile(run: Late) -> Iterator[str]:
-    """Work that the rank could do in one of its longer waits in a line, else anywhere; that wait is put first."""
+    """Work that the rank could do in one of its longer waits, in its line or anywhere; puts that wait first."""
     for waits in [run.gaps] if run.is_order else [run.gaps, run.waits]:
-        # A shorter wait, in which the rank could do something, teaches more than a longer one.
+        # A shorter wait in which the rank could do something teaches more than a longer idle one.
         long = [gap for gap in waits[:LOOKED_AT] if 2 * gap.length >= waits[0].length]
         ready = ((gap, ready_meanwhile(run.trace, gap)) for gap in long)
         could = [(gap, found.at.event) for gap, found in ready if found is not None]
-        # An order has no word for an update, and a short one is no answer: it only comes earlier than something else.
+        # Orders have no word for an update, and a short update is no answer: it only trades places with other work.
         long_enough = run.over if not run.is_order else float("inf")
         could = [one for one in could if one[1].op not in UPDATES or units(one[1].length) >= long_enough]
         if could:
@@ -497,7 +497,7 @@ def _together(run: Late) -> Iterator[str]:
 
 
 def _somehow(run: Late) -> Iterator[str]:
-    """Other batches that a rank takes in before it has passed on one; or that nothing more is known."""
+    """Other batches that a rank takes on before it has passed on one; or else that nothing more is known."""
     for program in () if run.is_order else run.trace.programs:
         came: dict[tuple[str, frozenset[int]], int] = {}
         for number, event in enumerate(program.events):
@@ -515,7 +515,7 @@ def _somehow(run: Late) -> Iterator[str]:
 
 
 def _on_the_path(run: Late) -> Iterator[str]:
-    """Collectives that nothing hides, where without them the run would be short enough."""
+    """Collectives that nothing hides, if the run would be short enough without them."""
     steps = [at for at in critical_path(run.trace).steps if at.event.op in COLLECTIVES and not _lent(at.event)]
     calls = [at.event for at in steps]
     if not calls or units(sum(event.length for event in calls)) < run.over:
@@ -549,7 +549,7 @@ def _on_the_path(run: Late) -> Iterator[str]:
 
 
 def _updates_between(run: Late) -> Iterator[str]:
-    """Updates that delay the last backward, and with it the last sum: a good part of what the run is too long."""
+    """Updates that delay the last backward, and with it the last sum, by a good part of the run's lateness."""
     back = max((n for n, event in enumerate(run.program.events) if event.op in BY_INPUT), default=0)
     early = [event for event in run.program.events[:back] if event.op in UPDATES]
     if early and not run.is_order and 3 * run.saved(early) >= run.over:
@@ -558,8 +558,8 @@ def _updates_between(run: Late) -> Iterator[str]:
 
 
 def _late_on_the_path(run: Late) -> Iterator[str]:
-    """Sums of gradients at the end of the critical path of which one is called late or awaited early, else a rank on it
-    that waits for its own messages, or slows them down. They are long enough for a run to be as late as it is."""
+    """Gradient sums at the end of the critical path, one of them called late or awaited early; else a rank on the path
+    that waits for its own messages, or slows them down. They take long enough to explain how late the run is."""
     if run.is_order:
         return
     path = critical_path(run.trace).chain
@@ -584,7 +584,7 @@ def _late_on_the_path(run: Late) -> Iterator[str]:
 
 
 def _on_one_link(run: Late, waited: Sequence[At]) -> Iterator[str]:
-    """Messages, or halo exchanges of helpers, that take longer because a collective travels beside them."""
+    """Messages, or helpers' halo exchanges, that take longer because a collective shares their link."""
     slow: list[tuple[At, Event, int]] = []
     for at in waited:
         program, event = run.trace.programs[at.rank], at.event
@@ -603,12 +603,12 @@ def _on_one_link(run: Late, waited: Sequence[At]) -> Iterator[str]:
 
 
 def _words(program: Program) -> list[str]:
-    """The words of a rank's order, each once, as it comes to them."""
+    """Return the words of a rank's order, each once, as they come."""
     return list(dict.fromkeys(place.text for event in program.events if (place := place_of(event)) is not None))
 
 
 def _whole_backward(run: Late) -> Iterator[str]:
-    """Both halves of a backward in one, where the puzzle asks to part them."""
+    """A backward with both halves in one, where the puzzle asks for them apart."""
     whole = next((word for program in run.trace.programs for word in _words(program) if "B" in word), None)
     if whole is not None and "backward_weight" in run.asks:
         stage, _, batch = whole.partition("B")
@@ -616,12 +616,12 @@ def _whole_backward(run: Late) -> Iterator[str]:
 
 
 def _other_way_first(run: Late) -> Iterator[str]:
-    """A forward on the way to what a rank waits for, that another forward of its rank came before, though it could have
-    begun by then. The gap is put first."""
+    """A forward on the way to what a rank waits for, done after another forward of its rank though it could have begun
+    by then. Puts the gap first."""
     causes = causes_of(run.trace)
     for gap in run.gaps[:LOOKED_AT]:
         at = None if gap.before is None else causes.sent(gap.before)
-        for _ in run.trace.programs:  # each is passed at most once
+        for _ in run.trace.programs:  # the way passes each at most once
             events = () if at is None else run.trace.programs[at.rank].events[: at.number]
             done = [event for event in events if event.op in COMPUTE and event.length]
             number = next((n for n, event in enumerate(done) if at and place_of(event) == place_of(at.event)), 0)
@@ -639,8 +639,8 @@ def _other_way_first(run: Late) -> Iterator[str]:
 
 
 def _weight_half_first(run: Late, several: bool = False) -> Iterator[str]:
-    """A weight half that the last rank does before its last input half: all ranks before it wait for that one. With
-    `several` stages a rank, only what comes after the last forward is in the way."""
+    """A weight half that the last rank does before its last input half, for which all earlier ranks wait. With
+    `several` stages per rank, only halves after the last forward are in the way."""
     program = run.trace.programs[-1]
     words = _words(program)
     behind = max((number for number, word in enumerate(words) if several and "F" in word), default=0)
@@ -651,14 +651,14 @@ def _weight_half_first(run: Late, several: bool = False) -> Iterator[str]:
         return
     if before := [word for word in halves[: inputs[-1]] if "W" in word]:
         yield because("weight_half_first", rank=program.rank, before=before[-1], last=halves[inputs[-1]])
-    # Else the first rank may leave weight halves for the end, though its last gradient comes last.
+    # Or the first rank leaves weight halves for the end, though its last gradient comes last.
     left = list(takewhile(lambda word: "W" in word, reversed(_words(run.trace.programs[0]))))
     if len(left) > 1 and not several:
         yield because("left_for_the_end", halves=len(left))
 
 
 def _short_group(run: Late) -> Iterator[str]:
-    """A last group of microbatches that is shorter than the round through all ranks."""
+    """A last group of microbatches that is shorter than a round through all ranks."""
     groups: dict[str, list[int]] = defaultdict(list)
     for stage, words in groupby(word.partition("F")[0] for word in _words(run.program) if "F" in word):
         groups[stage].append(len([*words]))
@@ -668,7 +668,7 @@ def _short_group(run: Late) -> Iterator[str]:
 
 
 def _down_too_early(run: Late) -> Iterator[str]:
-    """An input half on the way down of a V that waits for its gradient, before what could come up and go back."""
+    """An input half on the way down a V that waits for its gradient, ahead of work that could come up and go back."""
     words = _words(run.program)
     for place in (_waits_at(run.program, gap) for gap in run.gaps[:LOOKED_AT]):
         waits = re.fullmatch(r"(\d+)I\d+", "" if place is None else place.text)
@@ -679,7 +679,7 @@ def _down_too_early(run: Late) -> Iterator[str]:
 
 
 def _one_stage_each(run: Late) -> Iterator[str]:
-    """One long stage a rank, whose messages do not keep anyone waiting."""
+    """One long stage per rank, with no blocking receive."""
     ranks = run.trace.ranks
     stages = {word.rstrip("0123456789") for program in run.trace.programs for word in _words(program)}
     single = sum(stage[-1:] == "F" for stage in stages) <= ranks and run.trace.layers >= 2 * ranks
@@ -688,7 +688,7 @@ def _one_stage_each(run: Late) -> Iterator[str]:
 
 
 def _neighbours(run: Late) -> Iterator[str]:
-    """Stages of every rank that follow each other, as one long stage."""
+    """Ranks whose stages follow each other, which makes each one long stage."""
     passes = [re.findall(r"\b(\d+)[FBIW]\d", " ".join(_words(program))) for program in run.trace.programs]
     found = [sorted({*map(int, stages)}) for stages in passes]
     if run.trace.ranks > 1 and all(len(mine) > 1 and mine[-1] - mine[0] == len(mine) - 1 for mine in found):
@@ -718,4 +718,4 @@ CAUSES = (
     *(partial(_long_wait, of_code=OF_THE_WAIT, of_order=OF_ORDERS), _late_on_the_path, _updates_between),
     partial(_long_wait, of_code=IN_GENERAL, of_order=()),
 )
-"""From work that nobody needs to waits: of a run the first is told that it has. The last one always tells."""
+"""From needless work to waits: the first cause that applies to a run is told. The last one always does."""

@@ -1,4 +1,4 @@
-"""Why a correct run is not within a goal, or no goal counts for it: where memory and time go."""
+"""Why a correct run misses a goal, or no goal counts for it: where memory and time go."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Uses = Sequence[tuple[Value, Event | None]]
 
 
 def is_given(event: Event | None) -> bool:
-    """Tell whether code that was given does this: the student's line does not name it."""
+    """Tell whether given code does this: the student's line does not name the operation."""
     place = place_of(event) if event is not None else None
     return event is not None and (place is None or place.file in GIVEN or event.op not in place.text)
 
@@ -44,7 +44,7 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
     """Say which values are in no store, and in which variables. `judged`: of several goals only the first counts."""
     kinds = Counter(alive.value.kind for _, alive in hidden)
     got, fix = ", ".join(counted(kinds[kind], kind) for kind in kinds), because("keep_in_a_store")
-    few: dict[object, tuple[int, figures.Alive]] = {}  # of ten thousand values most are of one line
+    few: dict[object, tuple[int, figures.Alive]] = {}  # ten thousand values mostly share one line
     keys = [(rank, alive, (alive.born and alive.born.source, alive.value.kind)) for rank, alive in hidden]
     for rank, alive, key in keys:
         few.setdefault(key, (rank, alive))
@@ -62,7 +62,7 @@ def outside(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: boo
 
 
 def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] | None:
-    """Return the variable in which a value is kept, an event in whose line it stands, and what to do."""
+    """Return the variable that keeps a value, an event whose line names it, and what to do."""
     born, place, store = alive.born, place_of(alive.born), STORE[type(alive.value)]
     if born is None or place is None or place.file in GIVEN:
         return None
@@ -71,17 +71,17 @@ def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] 
     parts = re.split(r",\s*(?![^\[]*\])", said[1] or said[2]) if said else [""]
     name = re.match(r"(\w+)(?![\w.])", part := parts[at] if len(parts) == len(born.outputs) > 1 else parts[0])
     kind = "variable"
-    if name and born.op in COMMUNICATION and "await" not in place.text:  # another line keeps what an await gives
+    if name and born.op in COMMUNICATION and "await" not in place.text:  # another line keeps the awaited result
         uses = [n for n, event in enumerate(program.events) if born.outputs[at] in event.inputs]
         lines = [*map(place_of, program.events[uses[0] : uses[-1] + 1] if uses else [None])]
         line = next((one for one in _awaiting(born, name[0]) if lines[0] and one.line <= lines[0].line), place)
         kept = re.match(r"(\w+)(?:\[.*?\])? = |(\w+)\.append\(", line.text)
-        # Where the line of its first use had others, too, before the last one, it was kept by what began it.
+        # If the line of its first use is run again before its last use, the value is kept by the line that made it.
         again = lines[:-1].count(lines[0]) > 1 and re.fullmatch(r"\w+ = await \w+(\[\w+\])?", line.text)
         if kept and line != place and not again and (variable := kept[1] or kept[2]) not in STORES:
             return variable, replace(born, source=line), because(kind, name=variable, store=store)
         kind = "awaited"
-    # Where a store had it first, by whatever name, its line does not say which variable took it over.
+    # If a store held it first, under any name, its line does not say which variable took it over.
     waits = [n for n, e in enumerate(program.events) if e.op == "wait" and program.events[e.arg[0]] is born]
     moves = [n for n, _, value, change in program.moves if value == born.outputs[at] and change > 0]
     stored = moves and moves[0] <= min(waits, default=moves[0]) + 1
@@ -92,7 +92,7 @@ def _variable(program: Program, alive: figures.Alive) -> tuple[str, Event, str] 
 
 
 def _awaiting(event: Event, name: str) -> list[Place]:
-    """Return lines of an event's function that await and name a variable, the last first, if its code is at hand."""
+    """Return the lines of an event's function that await and name a variable, the last first; [] without its code."""
     if (source := event.source) is None or isinstance(source, Place) or (node := function_of(source[0])) is None:
         return []
     lines = [place_in(source[0], number) for number in range(node.end_lineno or 0, node.lineno, -1)]
@@ -116,7 +116,7 @@ def gathered_elsewhere(run: Trace, program: Program, value: Weight | OptState) -
 
 
 def other_layer(trace: Trace) -> str | None:
-    """Return what to say of a collective that names a layer that has nothing to do with the activation it brings."""
+    """Return a remark on a collective whose layer has nothing to do with the activation it brings."""
     for rank, event in trace.events():
         if event.op not in COLLECTIVES or event.layer is None:
             continue
@@ -129,8 +129,8 @@ def other_layer(trace: Trace) -> str | None:
 
 
 def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
-    """Say why a goal does not count: how much is sent, and the collective that could soonest send less: one that each
-    rank calls in vain before all others. `alone`: whether easier goals allow more."""
+    """Say why a goal does not count: how much is sent, and which collective could send less most easily, preferring one
+    that each rank calls in vain. `alone`: whether easier goals allow more."""
     moving = [(rank, event) for rank, event in trace.events() if event.op in COMMUNICATION and event.op not in READS]
     stays = [(rank, event) for rank, event in moving if is_for_update(trace.programs[rank], event)]
     gathers = [(trace.programs[rank].values_of(e.inputs)[0], rank, e) for rank, e in moving if e.op == "allgather"]
@@ -161,7 +161,7 @@ def over_sent(trace: Trace, sent: float, goal: Goal, alone: bool) -> str:
 
 
 def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, str]]:
-    """Yield the first of the collectives that bring what nothing reads, or more than is handed in, and what to do."""
+    """Yield the first collective whose result nothing reads, or is more than is handed in, and what to do."""
     final, read = ({n for e in program.events if (e.op in HANDS_IN) is end for n in e.inputs} for end in (True, False))
     loads = [number for event in program.events if event.op in LOADS for number in event.outputs[:1] if number in read]
     began = [(value.layer, value.elements()) for value in program.values_of(loads)]
@@ -177,12 +177,12 @@ def in_vain(program: Program, calls: Iterable[Event]) -> Iterator[tuple[Event, s
 
 
 def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
-    """Say why no goal counts: weight halves of backward were done whose input halves never were. Nobody needs the
-    gradient of the data, but `backward` works it out too, and goals and lower bounds are for that.
+    """Say why no goal counts: weight halves of backward were done whose input halves never were. Nothing needs the
+    gradient of the data, but `backward` works it out too, and goals and lower bounds include it.
 
-    A half counts that works on values of this step. `flawed` are the values, by rank and id, that were made by hand or
-    come from some that were: half a backward of those is computed before the step has come that far."""
-    # By layer: the gradients of the weight that weight halves gave, and those that belong to input halves, each once.
+    Only halves on values of this step count. `flawed` are the values, by rank and id, that were made by hand or derived
+    from such: half a backward on those is computed before the step has come that far."""
+    # By layer: the weight gradients that weight halves gave, and those that go with input halves, each once.
     halves: dict[int, dict[ValuePlace, tuple[int, Event]]] = defaultdict(dict)
     inputs: dict[int, dict[ValuePlace, None]] = defaultdict(dict)
     ops = BY_INPUT | BY_WEIGHT if any(event.op in BY_WEIGHT - BY_INPUT for _, event in trace.events()) else ()
@@ -196,7 +196,7 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
             inputs[event.layer][place] = None
         elif all(part.size for part in place.parts):  # a rank without rows has nothing to leave out
             halves[event.layer].setdefault(place, (rank, event))
-    # United and not added up: a rank that does its own part of an input half twice has not done that of another.
+    # A union, not a sum: a rank that does its own part of an input half twice has not done another rank's.
     left = [
         ((layer, batch), call)
         for layer, calls in halves.items()
@@ -212,7 +212,7 @@ def left_out(trace: Trace, flawed: Set[tuple[int, int]]) -> str | None:
 
 
 def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | None = None) -> bool:
-    """Tell whether others of the same tensor hold together all that a place has, or has of one batch."""
+    """Tell whether other places of the same tensor together cover this one, or its part of one batch."""
     first, *rest = place.parts
     if batch is not None:
         at = place.schema.roles.index("batch") - 1
@@ -221,7 +221,7 @@ def _covered(place: ValuePlace, others: Collection[ValuePlace], batch: int | Non
 
 
 def undivided(trace: Trace, domain: bool) -> str | None:
-    """Say why no goal counts: ranks share each batch in the puzzle, and here one of them worked on all of it."""
+    """Say why no goal counts: the puzzle has ranks share each batch, and here one rank worked on all of it."""
     images = 1 if trace.mesh is None else trace.mesh.axes.get("data", 1)
     if not domain or trace.ranks == images:
         return None
@@ -232,7 +232,7 @@ def undivided(trace: Trace, domain: bool) -> str | None:
             calls.setdefault(rank, event)
             done[rank] += trace.programs[rank].values_of(event.outputs)
     for rank, values in done.items():
-        # United and not added up: a part that is worked out twice is still one part.
+        # A union, not a sum: a part that is worked out twice is still one part.
         parts = [value.place for value in values]
         whole = held_together(parts, [part.dim.whole for part in parts[0].parts[1:]])
         if batches := whole.shards(whole.dim.size):
@@ -248,7 +248,7 @@ def undivided(trace: Trace, domain: bool) -> str | None:
 
 
 class Peak:
-    """The peak of a run, `over` elements above a goal's limit: what starts then, and what stores hold on its rank."""
+    """The peak of a run, `over` elements above a goal's limit: what starts then, and what its rank's stores hold."""
 
     def __init__(self, trace: Trace, top: figures.Peak, name: str, limit: float, asks: Collection[str]) -> None:
         self.trace, self.top, self.name, self.limit, self.asks = trace, top, name, limit, asks
@@ -265,7 +265,7 @@ class Peak:
 
 
 def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float, asks: Collection[str] = ()) -> str:
-    """Say why memory is over the limit of a goal: what was alive that nobody needed, else what there was most of."""
+    """Say why memory is over a goal's limit: what was alive but not needed, else what there was most of."""
     peak = Peak(trace, top, name, limit, asks)
     here = place_of(peak.now)
     causes = (_most,) if here is not None and here.file == ORDER else (_spare, _unused, _whole, _loose, _most)
@@ -273,7 +273,7 @@ def over_memory(trace: Trace, top: figures.Peak, name: str, limit: float, asks: 
 
 
 def _unused(peak: Peak) -> Iterator[str]:
-    """What was alive and not used then or later, but for results, which stay: biggest first, with its last use."""
+    """Values alive but not used then or later, except results, which stay: biggest first, with their last uses."""
     idle = [one for one in holdings(peak.trace, peak.top) if one.state == "idle" and not one.hidden]
     unused, never = [(one.value, one.used or one.made) for one in idle], {id(one.value) for one in idle if not one.used}
     if not unused:
@@ -287,7 +287,7 @@ def _unused(peak: Peak) -> Iterator[str]:
 
 
 def _spare(peak: Peak) -> Iterator[str]:
-    """A whole value in a store of which nothing but a shard is used from then on, with its last use."""
+    """A whole value in a store of which only a shard is used from then on, with its last use."""
     events, index, values = peak.program.events, peak.top.index, peak.program.values
     for number, value in ((n, one) for n in sorted(peak.held) if (one := values[n]) is not None and one.is_complete()):
         if {event.op for event in events[index:] if number in event.inputs} == {"shard"}:
@@ -296,7 +296,7 @@ def _spare(peak: Peak) -> Iterator[str]:
 
 
 def _whole(peak: Peak) -> Iterator[str]:
-    """Whole activations that wait in a store, in a run that gathers rows, or has to: a rank could keep its rows."""
+    """Whole activations that wait in a store, in a run that gathers rows or has to: ranks could keep their rows."""
     mine, idle, sums = peak.program, peak.held - {*peak.now.inputs}, "allreduce" if "allgather" in peak.asks else ""
     calls = ((one, event) for event in mine.events for one in mine.values_of(event.inputs))
     rows = ((e, isinstance(one, Activation), part.whole) for one, e in calls if (part := one.place.part("rows")))
@@ -309,12 +309,12 @@ def _whole(peak: Peak) -> Iterator[str]:
 
 
 def _loose(peak: Peak) -> Iterator[str]:
-    """Values in no store, by their variables or on their way, that are too much even without what it works on."""
+    """Values in variables or in flight that are too much even without those being worked on."""
     hidden = [one for one in peak.top.alive if one.hidden and id(one.value) not in peak.working]
     passed = [(one.value, one.born, _sent(peak, one.value)) for one in hidden]
     passed = [(value, born, sent) for value, born, sent in passed if not is_given(sent[0] if sent else born)]
     loose, sent = [(value, born) for value, born, _ in passed], [sent for *_, sent in passed if sent is not None]
-    if not loose or _total(loose) < peak.over:  # what is under way may well have to be
+    if not loose or _total(loose) < peak.over:  # values in flight may well have to be
         return
     case, here = "", None
     peer = sent[0][0].peer if len(sent) == len(loose) else None
@@ -329,10 +329,10 @@ def _loose(peak: Peak) -> Iterator[str]:
 
 
 def _most(peak: Peak) -> Iterator[str]:
-    """How much there is of each kind."""
+    """How much memory each kind of value takes."""
     alive, here = peak.top.alive, place_of(peak.now)
     mine = len({event.layer for event in peak.program.events if event.op == "forward"})
-    if here is None and mine < peak.trace.layers:  # the stages are the student's, and no line is
+    if here is None and mine < peak.trace.layers:  # the student chose the stages, but wrote no line
         fix = because("fewer_layers", rank=peak.top.rank, layers=counted(mine, "layer"), of=peak.trace.layers)
     elif here is not None and here.file == ORDER:
         fix = _of_order(peak, here)
@@ -346,7 +346,7 @@ def _most(peak: Peak) -> Iterator[str]:
 
 
 def _of_order(peak: Peak, here: Place) -> str:
-    """Return what to do where only the order was said: free a stage that waits, shard what is whole, or wait less."""
+    """Return what to do if only the order can change: free a waiting stage, shard what is whole, or wait less."""
     events, ops = peak.program.events, {event.op for event in peak.program.events}
     now = {event.layer for event in events if place_of(event) == here}
     whole = {one.value.layer for one in peak.top.alive if one.born and one.born.op == "allgather"} - now
@@ -369,7 +369,7 @@ def _total(values: Uses) -> float:
 
 
 def _sent(peak: Peak, value: Value) -> tuple[Event, float] | None:
-    """The message in which the rank has passed a value, and when it was received; None without one."""
+    """Return the message in which the rank has passed a value, and when it was received; None without one."""
     for source, number, to, taken in messages(peak.trace):
         event = peak.program.events[number] if source == peak.top.rank and number <= peak.top.index else None
         if event is not None and any(peak.program.values[n] is value for n in event.inputs):
@@ -379,20 +379,20 @@ def _sent(peak: Peak, value: Value) -> tuple[Event, float] | None:
 
 
 def _lines(values: Uses, words: str, never: Set[int] = frozenset()) -> str:
-    """The first of some values, each with a line of code: of those that are `never` used, the line that made them."""
+    """List the first few values, each with a line of code: for those `never` used, the line that made them."""
     after = "never needed after"
     lines = [f"\n{value}{_by(after if id(value) in never else words, event)}" for value, event in values[:SHOWN]]
     return "".join(lines) + (f"\nand {len(values) - SHOWN} more" if len(values) > SHOWN else "")
 
 
 def _by(words: str, event: Event | None) -> str:
-    """ ", last needed by forward in line 12"; nothing where the line is not known."""
+    """Return ", last needed by forward in line 12", or "" if the line is not known."""
     return f", {words} {event.op}{line}" if event is not None and (line := line_of(event)) else ""
 
 
 def _fewer(peak: Peak) -> str:
-    """Return what to hold fewer of: the kind of which there is most that does not stay from beginning to end. Of
-    weights only guests come and go, and one of them has to be there."""
+    """Return what to hold fewer of: the kind that takes most, without what stays from beginning to end. The only
+    weights that come and go are guests, and one of those has to be there."""
     alive, stay = [one.value for one in peak.top.alive], ("weight", "optimizer state")
     visiting = {id(peak.program.values[number]) for number in guests(peak.program)}
     sizes = _sizes(value for value in alive if value.kind not in stay or id(value) in visiting)
@@ -401,7 +401,7 @@ def _fewer(peak: Peak) -> str:
     sizes = sizes or _sizes(alive)
     kind = min(sizes, key=lambda kind: (-sizes[kind], kind))
     if sum(float(value.elements()) for value in alive if id(value) in visiting - peak.working) >= peak.over:
-        kind = "weight"  # no other can be had again so easily
+        kind = "weight"  # the easiest to get again
     batches = [value.place.batches for value in alive if value.kind == kind == "activation"]
     if not peak.alone or len(batches) < 2 or any(some != batches[0] for some in batches):
         waiting = [v for v in alive if isinstance(v, WeightGrad) and len(v.batches) < v.total_batches]
@@ -414,7 +414,7 @@ def _fewer(peak: Peak) -> str:
             if "allgather" in peak.asks and whole * (1 - 1 / peak.trace.ranks) >= peak.over:
                 return because("share")
             return because("fewer_together", batches=len(*made))
-        own = {some for some in batches if not any(other < some for other in batches)}  # an expert's are of more ranks
+        own = {some for some in batches if not any(other < some for other in batches)}  # an expert has several ranks'
         if len(own) > 1:
             return because("in_flight", batches=len(own), less=because(f"less {kind}"))
         cut = any(isinstance(value, OptState) and not value.is_complete() for value in alive)
@@ -422,7 +422,7 @@ def _fewer(peak: Peak) -> str:
             return because("get_again")
         less = because(f"less {kind}")
         return less if cut or kind != "weight gradient" else less.partition(";")[0]
-    # One by one the gradients of all weights wait, as large as the weights, and the activations of one batch.
+    # One batch at a time keeps the gradients of all weights, as large as the weights, and one batch's activations.
     whole = _sizes(alive)
     ours = sum(size for name, size in whole.items() if name.startswith("activation"))
     one_by_one = sum(whole.values()) - ours + ours / len(batches[0]) + whole["weight"] - whole["weight gradient"]

@@ -1,5 +1,5 @@
-"""Is this Trace one correct training step, how long, how big, and how good is that? What is asked, and the verdict, as
-plain data. `judging` says what the answer is; it is loaded when somebody asks, and a run needs none of it."""
+"""Is this Trace one correct training step, how long does it take, how much memory, and how good is that? The question
+and the verdict, as plain data. `judging` finds the answer; it is imported only then, as a run needs none of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
 if TYPE_CHECKING:
     from lib.puzzles.puzzle import Goal, Puzzle
 
-RIGHT_AT = "right at"  # how a fault begins that says at which other size a run is wrong
+RIGHT_AT = "right at"  # how a fault begins that names another size at which a run is wrong
 WRONG, WRONG_ELSEWHERE = "Not one correct training step.", "Right at the size on the page, and wrong at another."
 WRONG_FUNCTION = "Not right yet."
 
@@ -23,9 +23,9 @@ WRONG_FUNCTION = "Not right yet."
 @record()
 class Verdict:
     """The result of a check: `time` is the true end, `printed` the time that the original prints, `memory` the peak in
-    elements on rank `rank`, `sent` what the rank sends that sends most, in elements. `faults` say why the run is not
-    one correct training step (none: it is). `notes` are remarks that fail nothing: hidden locals, messages nobody
-    received, pretended gradients of a sandbox. `elsewhere`: at how many other sizes the function is right, too."""
+    elements on rank `rank`, `sent` the most elements that any rank sends. `faults` say why the run is not one correct
+    training step (none: it is). `notes` are remarks that fail nothing: hidden locals, messages never received, made-up
+    gradients in a sandbox. `elsewhere`: at how many other sizes the function is right, too."""
 
     correct: bool
     time: float
@@ -41,7 +41,7 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Correct, and within the easiest goal where there are goals."""
+        """Whether the run is correct, and within the easiest goal if there are goals."""
         return self.correct and (not self.goals or self.goals[0].reached)
 
     @property
@@ -63,7 +63,7 @@ class Verdict:
             lines.append(f"Time {self.time:g}, memory {self.memory:,.0f} elements (rank {self.rank}).")
         for goal in self.goals:
             mark = "reached" if self.correct and goal.reached else "missed"
-            # Within its limits and yet not reached: memory was hidden, or the puzzle was made easier.
+            # Within its limits, yet not reached: memory was hidden, or the puzzle was made easier.
             if self.correct and not goal.reached and goal.allows(self.time, self.memory):
                 mark = "does not count: see the note above"
             lines.append(f"  {goal.name} - {mark}")
@@ -79,9 +79,9 @@ class Verdict:
 
 @record()
 class FunctionVerdict:
-    """The result of asking a plain function. `asked` counts the inputs, `faults` show one that is wrong, in words;
-    and `shown` is what it looks like, where the puzzle says (`import drawing` makes a picture of it). A plan has
-    `goals`, and `worth` says its seconds and GiB."""
+    """The result of testing a plain function. `asked` counts the inputs, and `faults` describe one that it gets wrong.
+    `shown` is how the answer looks, if the puzzle says (`import drawing` makes a picture of it). A plan has `goals`,
+    and `worth` says its seconds and GiB."""
 
     puzzle: str
     asked: int
@@ -92,13 +92,13 @@ class FunctionVerdict:
 
     @property
     def correct(self) -> bool:
-        """Right on every input."""
+        """Whether the function is right on every input."""
         return not self.faults
 
     passed = correct  # there are no goals to be reached
 
     def __repr__(self) -> str:
-        """Short: who asks for it has the text."""
+        """Return a short form; `text` has the whole verdict."""
         if self.worth and self.correct:
             return f"<{self.puzzle}: {self.worth}>"
         return f"<{self.puzzle}: {'right' if self.correct else 'wrong'}, of {counted(self.asked, 'input')}>"
@@ -134,11 +134,10 @@ def check(
 ) -> Verdict:
     """Return the verdict on a Trace, or on the Models of a run: against the goals of a puzzle, or one of your own.
 
-    With a puzzle the run must have its sizes, and is timed with its costs: those of its record, or of a record
-    that is given itself. Nothing is printed and nothing raised for an incorrect run: `verdict.faults` say what is wrong
-    with it. A bare run is only judged for correctness.
+    A puzzle is an id or a record; the run must have its sizes, and is timed with its costs. Nothing is printed or
+    raised for an incorrect run: `verdict.faults` say what is wrong with it. Without goals only correctness is judged.
 
-    Made-up gradients are accepted from a live Model without a Dist, where there is no puzzle; from nobody else.
+    Made-up gradients are accepted only from a live Model without a Dist, and without a puzzle.
 
     >>> async def forgetful(model):
     ...     model.set_final_weight(0, model.load_weights(0)[0])
@@ -152,7 +151,7 @@ def check(
 
     models, trace = trace, trace_of(trace, "check takes a Trace, or the Models that simulate returned")
     for name, limit in (("time", time), ("memory", memory)):
-        # Not NaN, which no run is over.
+        # No NaN, which no run could exceed.
         number = isinstance(limit, int | float) and not isinstance(limit, bool) and limit == limit
         if limit is not None and not number:
             raise ValueError(f"{name}= is the most {name} that the run may take, a number; got {name}={limit!r}")
@@ -167,23 +166,23 @@ def check(
 
         most = float("inf")
         goals.append(Goal("your goal", most if time is None else time, most if memory is None else memory))
-    # A Model without a Dist, to try operations with. A Trace is never one, whatever it says: it may be anybody's.
+    # A Model without a Dist, to try operations with. A Trace never counts as one: anyone may have made it.
     world = None if isinstance(models, Trace) else (models[0] if isinstance(models, Sequence) else models).dist
     sandbox = world is not None and world.sandbox and world.ranks == 1
     try:
         return judge(trace, None, goals, sandbox)
-    # A Trace that somebody has put together by hand may be anything; only reading it as data finds words for that.
+    # A Trace put together by hand may be anything; only reading it as data can say what is wrong.
     except (AttributeError, LookupError, TypeError, ValueError):
-        return judge(_plain(trace), None, goals, sandbox)  # says where it is none, if that is the reason
+        return judge(_plain(trace), None, goals, sandbox)  # says where it is malformed, if that is the reason
 
 
 def _plain(trace: Trace, puzzle: Puzzle | None = None) -> Trace:
-    """The run as data: a verdict on a puzzle asks nothing of an object that student code has had in its hands."""
+    """Return the run as data: a verdict on a puzzle trusts no object that student code could have touched."""
     from lib.trace.json_format import plain  # here and not above: only a puzzle needs it
 
     try:
         return plain(trace)
-    except Exception as error:  # of whatever class: what is asked here is anybody's
+    except Exception as error:  # of any class: a foreign object may raise anything
         text = f"its record is no run: {message_of(error)}"
         if puzzle is None:
             return Trace(1, 1, [Program(0)], error=text)

@@ -1,8 +1,8 @@
-"""Explanations of what went wrong: the likely cause and the likely fix, as in `diagnosis.not_callable(...)`; and what
-they are made of: advice says what to do, or names the idea of a line that a student is to find.
+"""Explanations of what went wrong, with likely cause and fix, as in `diagnosis.not_callable(...)`; and the advice they
+are made of, which says what to do, or names the idea behind a line that the student is to find.
 
-Nothing here is needed by a run that goes well, so it is imported when the first of it is asked for. The words of each
-rule are in `words.toml`, advice that is the same in every run in `advice.toml`.
+A run that goes well needs nothing here, so it is imported on first use. The words of each rule are in `words.toml`,
+advice that is the same in every run in `advice.toml`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ else:
 
 
 class Line(NamedTuple):
-    """A fix that a student is to find: the message names the idea, and `fix()` shows the line."""
+    """A fix for the student to find: the message names the idea, and `fix()` shows the line."""
 
     idea: str
     fix: str
@@ -41,28 +41,28 @@ class Line(NamedTuple):
 
 Advice = str | Line
 Told = Iterator[Words | Advice | None]
-"""What a fact tells: its words, and then what to do for each likely reason that a program has."""
+"""What a fact yields: its words, then what to do about each likely cause in a program."""
 
 WORDS, ADVICE = (table("lib.diagnosis", name) for name in ("words", "advice"))
 words_of = partial(words_in, WORDS)
 
 
 def because(cause: str, **parts: object) -> str:
-    """Return why something is wrong and what to do about it, where `advice.toml` has that, with its parts filled in."""
+    """Return why something is wrong and what to do about it, from `advice.toml`, with the parts filled in."""
     return ADVICE["because"][cause].format(**parts)
 
 
 def of_dim(need: str, role: str) -> str:
-    """Return what to do where values are not "alike" along a dim, have not each piece of it "once", or are a sum that
-    is "owed" the rest of it. Nothing where there is no advice."""
+    """Return what to do if values are not "alike" along a dim, do not have each piece of it "once", or are a sum that
+    is "owed" the rest of it; "" if there is no advice."""
     known, words = ADVICE[need], DIMS[role].plural.split()
     found: str = known.get(role) or known.get(words[0], "")  # the dims of a grid share theirs: "output columns"
     return found.format(of=words[-1], one=words[-1][:-1])
 
 
 def line(program: Running | None, asked: str, name: str, /, **parts: object) -> Advice:
-    """Return a fix that is the answer to some puzzle, with its idea, by its name in `advice.toml`: the fix itself for a
-    student who has solved that puzzle, and is at another."""
+    """Return a fix that is the answer to some puzzle, with its idea, by its name in `advice.toml`; for a student at
+    another puzzle who has solved that one, the fix itself."""
     texts = ADVICE["line"][name]
     idea: str = texts["idea"].format(**parts)
     fix: str = texts["fix"].format(idea=idea, **parts)
@@ -71,10 +71,10 @@ def line(program: Running | None, asked: str, name: str, /, **parts: object) -> 
 
 
 def advise(error: PuzzleError, program: Running | None = None) -> None:
-    """Put the likely reason into the fix of an error that has a fact, once, where anything tells it: what the rank did
+    """Put the likely reason, if one is found, into the fix of an error that has a fact; only once. What the rank did
     before says more than the values that it ended up with.
 
-    Nothing is decided here: an error is an error, whatever advice there is.
+    This decides nothing: an error stays an error, whatever the advice.
     """
     if error.fact is None or error.advised:
         return

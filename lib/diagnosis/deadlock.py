@@ -1,4 +1,4 @@
-"""Deadlocks, and other ends of a run: the state of every rank, the cycle of waiting, and the likely reason."""
+"""Deadlocks and other ways a run ends: the state of every rank, the cycle of waiting, and the likely reason."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["on_failed", "on_spinning", "on_stuck", "rank_failed"]
 
 MOST_IN_RING = 16
-"""Ranks of a ring that a message names."""
+"""The most ranks of a ring that a message names."""
 ONE_BY_ONE = 8
-"""Ranks that have a line each; of more, those in the same state have one together."""
+"""The most ranks that get a line each; if there are more, ranks in the same state share one."""
 SHOWN = 16
-"""Lines about ranks; those without one are counted."""
+"""The most lines about ranks; ranks without one are counted."""
 NEVER_MADE = "does not exist: its Model was never made"
 OF_SEVERAL = {
     **{"waits ": "wait ", "has finished": "have finished", "has not begun, or is over": "have not begun, or are over"},
@@ -44,7 +44,7 @@ OF_SEVERAL = {
 
 
 def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> RankFailed:
-    """Return the error of a run in which one rank raised: for itself, and for those who wait for it."""
+    """Return the error of a run in which one rank raised: for that rank, and for those that wait for it."""
     if error is None or not isinstance(error, PuzzleError):
         found = failed(rank, error or RuntimeError("a rank stopped"))
         found.named = None if dist.mesh is None or rank is None else dist.mesh.named(rank)
@@ -55,20 +55,20 @@ def rank_failed(dist: Dist, rank: int | None, error: BaseException | None) -> Ra
 
 
 def on_failed(dist: Dist, rank: int, error: BaseException) -> None:
-    """Note that a rank's asyncio task raised: whatever shows that error shows with it what it means."""
+    """Record that a rank's asyncio task raised, with a note on the error that says what it means."""
     if isinstance(error, PuzzleError) or (dist.failure is not None and dist.failure.rank != rank):
         return
     if dist.failure is None:
         dist.failure = rank_failed(dist, rank, error)
         dist.failure.trace = dist.so_far(str(dist.failure))
     error.add_note(str(dist.failure))
-    with suppress(AttributeError):  # an error with slots has no room for it
+    with suppress(AttributeError):  # an error with slots cannot hold it
         error.trace = dist.failure.trace  # type: ignore[attr-defined]  # for notebooks to draw
 
 
 def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | None:
-    """Return the error that ends an asyncio task which takes turns without end; None for one that is not the rank's
-    alone, such as the task in which a notebook runs its cells."""
+    """Return the error that ends an asyncio task which polls forever; None for a task that is not the rank's alone,
+    such as the one in which a notebook runs its cells."""
     model, frame = dist.models.get(rank), getattr(task.get_coro(), "cr_frame", None)
     if model is None or frame is None or not any(value is model for value in frame.f_locals.values()):
         return None
@@ -77,11 +77,11 @@ def on_spinning(dist: Dist, rank: int, task: Any, turns: int) -> PuzzleError | N
     return error
 
 
-# -- nobody can go on ---------------------------------------------------------------------------------------------
+# -- no rank can go on --------------------------------------------------------------------------------------------
 
 
 def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
-    """Return what makes the error that each waiting rank gets; None while some task may still move by itself."""
+    """Return a function that makes the error for each waiting rank; None while some task may still move by itself."""
     tasks: dict[int, Any] = dist.driver.tasks
     if tasks and _may_still_move(dist, dist.driver):
         return None
@@ -92,12 +92,12 @@ def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
     made: list[PuzzleError] = []
 
     def make() -> PuzzleError:
-        if made:  # each task has an error of its own, with its own traceback; what it says is made once
+        if made:  # each task gets its own error and traceback; the text is made once
             return copy(made[0])
         if failure is not None or raised is not None:
             found: PuzzleError = rank_failed(dist, *(raised or (None, failure)))
         else:
-            # A collective whose members do not agree explains more than the deadlock that follows from it.
+            # A collective whose members disagree explains more than the deadlock that it causes.
             subjects = {id(subject): subject for subject in waits.values() if hasattr(subject, "disagreement")}
             errors = (subject.disagreement() for subject in subjects.values())
             found = next((error for error in errors if error is not None), None) or _deadlock(dist, waits)
@@ -111,7 +111,7 @@ def on_stuck(dist: Dist) -> Callable[[], PuzzleError] | None:
 
 
 def _may_still_move(dist: Dist, driver: Any) -> bool:
-    """Tell whether a rank that is not parked has a task that is not over: it sleeps, or awaits something of its own."""
+    """Tell whether a rank that is not parked has an unfinished task, which sleeps or awaits something of its own."""
     engine, tasks = dist.engine, driver.tasks
     parked = {rank for rank, _ in engine.parked()}
     waiting = {tasks[rank] for rank in parked if rank in tasks}  # one task may step several ranks
@@ -130,7 +130,7 @@ def _may_still_move(dist: Dist, driver: Any) -> bool:
 
 
 def _holders() -> dict[int, Any]:
-    """The tasks of the loop, by the id of each thing that their functions have under a name."""
+    """Return the tasks of the loop, by the id of each object in their functions' variables."""
     import asyncio
 
     found: dict[int, Any] = {}
@@ -150,7 +150,7 @@ def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
     first = cycle[0] if cycle else next((rank for rank in waits if waits.awaits_over(rank)), next(iter(waits)))
     states = _States(dist, waits)
     advice, wanted = next(_goes_nowhere(dist, waits), None), None
-    if advice is None:  # else the wait itself is the mistake, and what would end it is not to be asked for
+    if advice is None:  # else the wait itself is the mistake, and nothing should end it
         advice, (_, wanted) = next(_reasons(dist, waits, cycle)), _told(waits[first], first)
     idea, fix = advice if isinstance(advice, Line) else (None, advice)
     error = DeadlockError(what, expected=wanted, got="\n".join(states.lines()), fix=fix, idea=idea)
@@ -162,7 +162,7 @@ def _deadlock(dist: Dist, waits: Waits) -> DeadlockError:
 
 
 def _told(subject: Any, rank: int, whom: str | None = None) -> tuple[str, str]:
-    """Tell what a rank waits for, and what would let it go on. `whom`: the other rank's name, if no number."""
+    """Say what a rank waits for, and what would let it go on. `whom`: what to call the other rank, if not by number."""
     match subject.kind:
         case "collective":
             call, group = subject.member(rank), subject.group
@@ -192,9 +192,9 @@ def _told(subject: Any, rank: int, whom: str | None = None) -> tuple[str, str]:
 
 
 class Waits(dict[int, Any]):
-    """The waits of all parked ranks, in the order of ranks: the subject of each.
+    """The waits of all parked ranks, in order of rank: the subject of each.
 
-    Ten thousand ranks may wait in one meeting, or each for any rank: what concerns all of them is worked out once.
+    Ten thousand ranks may wait in one meeting, or for any rank: what they have in common is worked out once.
     """
 
     def __init__(self, dist: Dist) -> None:
@@ -205,7 +205,7 @@ class Waits(dict[int, Any]):
         one_each = {id(subject): (rank, subject) for rank, subject in self.items() if not _is_wild(subject)}
         self._awaited: dict[int, list[int]] = {key: subject.awaits(rank) for key, (rank, subject) in one_each.items()}
         self.over = {rank for awaited in self._awaited.values() for rank in awaited if rank not in self}
-        """Ranks that somebody waits for and that wait for nobody."""
+        """Ranks that are waited for, but do not wait themselves."""
         if any(_is_wild(subject) for subject in self.values()):
             self.over.update(rank for rank in range(dist.ranks) if rank not in self)
         awaited = self._awaited.items()
@@ -218,17 +218,17 @@ class Waits(dict[int, Any]):
         return subject.awaits(rank) if _is_wild(subject) else self._awaited[id(subject)]
 
     def awaits_over(self, rank: int) -> bool:
-        """Tell whether a rank waits for one that waits for nobody."""
-        return self._awaits_over.get(id(self[rank]), bool(self.over))  # of a receive from any rank: if there is one
+        """Tell whether a rank waits for one that does not wait itself."""
+        return self._awaits_over.get(id(self[rank]), bool(self.over))  # a receive from any rank: is there such a rank?
 
     def following(self, rank: int) -> int | None:
-        """Return the first of the ranks that a rank waits for that waits itself."""
+        """Return the first rank that a rank waits for and that waits itself."""
         if _is_wild(self[rank]):
             return next((r for r in self._first if r != rank), None)
         return self._following[id(self[rank])]
 
     def cycle(self) -> list[int]:
-        """Ranks that wait for each other in a ring, starting from the lowest; empty where the wait ends elsewhere."""
+        """Return ranks that wait for each other in a ring, from the lowest on; empty if there is no ring."""
         seen: set[int] = set()
         for first in self:
             path: dict[int, int] = {}
@@ -238,27 +238,27 @@ class Waits(dict[int, Any]):
                     return list(path)[path[rank] :]
                 path[rank] = len(path)
                 rank = self.following(rank)
-            seen.update(path)  # from here the wait ends elsewhere
+            seen.update(path)  # no ring from here
         return []
 
 
 def _is_wild(subject: Any) -> bool:
-    """Tell whether it is a receive from any rank."""
+    """Tell whether the wait is a receive from any rank."""
     return subject.kind == "receive" and subject.source is None
 
 
 class _States:
-    """The states of the ranks of a run, in words: one line a rank, or of many ranks one line a state."""
+    """The states of a run's ranks in words: one line per rank, or per state if there are many ranks."""
 
     def __init__(self, dist: Dist, waits: Waits) -> None:
         self.dist, self.waits = dist, waits
         self.shown: list[int] = []
-        """The ranks that wait and have a line."""
+        """Waiting ranks that have a line."""
         self._places: dict[Any, Place | None] = {}
         self._meetings: dict[int, str] = {}
 
     def lines(self) -> list[str]:
-        """The lines, of those that wait first of all, since they say more than those that are through."""
+        """Return the lines; if not all fit, waiting ranks have priority, since they say more than finished ones."""
         ranks = range(self.dist.ranks)
         if len(ranks) <= ONE_BY_ONE:
             self.shown = list(self.waits)
@@ -272,12 +272,12 @@ class _States:
         return [*lines, f"and {left} more ranks"] if left else lines
 
     def _called(self, members: Sequence[int]) -> str:
-        """Ranks by their numbers, with the coordinates that they share in a mesh: "ranks 4, 8, 12 (stage 0)"."""
+        """Name ranks by number, with the mesh coordinates that they share: "ranks 4, 8, 12 (stage 0)"."""
         place = "" if self.dist.mesh is None else self.dist.mesh.shared(members)
         return these("rank", members) + (f" ({place})" if place else "")
 
     def _groups(self) -> list[tuple[str, list[int]]]:
-        """Ranks by their state: those that wait for one and the same, and those that wait for their neighbour."""
+        """Group ranks by state: those that wait for the same thing, and those that wait for their neighbour."""
         alike: dict[str, list[int]] = defaultdict(list)
         for rank in range(self.dist.ranks):
             alike[self._state(rank)].append(rank)
@@ -290,7 +290,7 @@ class _States:
         return found + [(single[some[0]] if len(some) == 1 else state, some) for state, some in beside.items()]
 
     def _state(self, rank: int, whom: str | None = None) -> str:
-        """Tell what one rank is doing. `whom` is what to call the rank that it waits for."""
+        """Say what one rank is doing. `whom`: what to call the rank that it waits for."""
         dist = self.dist
         if rank in self.waits:
             subject = self.waits[rank]
@@ -303,15 +303,15 @@ class _States:
         if rank not in dist.models:
             made = f"does not exist: Model(rank={rank}, dist=dist) was never made"
             return made if dist.ranks <= ONE_BY_ONE else NEVER_MADE
-        program = dist.models[rank].program  # no task is known to step this rank any more
+        program = dist.models[rank].program  # no known task steps this rank any more
         begun = rank in dist.engine.finished or program.events or program.moves
         return "has finished" if begun else "has not begun, or is over"
 
     def place(self, rank: int) -> Place | None:
-        """The line in which a rank waits."""
+        """Return the line in which a rank waits."""
         if self.waits[rank].kind == "elsewhere":
             return self.waits[rank].where
-        # It is in the first communication that has not happened, else in its last one.
+        # It waits in its first communication that has not started, else in its last one.
         communication = [e for e in self.dist.models[rank].program.events if e.op in COMMUNICATION]
         source = next((e for e in communication if e.start is None), communication[-1]).source
         if source not in self._places:
@@ -319,7 +319,7 @@ class _States:
         return self._places[source]
 
     def _neighbour(self, rank: int) -> str | None:
-        """Name the rank that a rank waits for by its direction, where it stands beside it: "the stage before"."""
+        """Name the rank that a rank waits for by direction, if it is a neighbour: "the stage before"."""
         subject, mesh = self.waits.get(rank), self.dist.mesh
         if subject is None or subject.kind not in ("receive", "pass") or _is_wild(subject):
             return None
@@ -335,7 +335,7 @@ class _States:
 
 
 def _plural(state: str) -> str:
-    """Put the state of one rank as that of several: "waits to receive" -> "wait to receive"."""
+    """Turn the state of one rank into the plural: "waits to receive" -> "wait to receive"."""
     one = next((one for one in OF_SEVERAL if state.startswith(one)), "")
     return OF_SEVERAL.get(one, "") + state.removeprefix(one)
 
@@ -344,7 +344,7 @@ def _plural(state: str) -> str:
 
 
 def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
-    """Yield what to do, for each likely reason that the ranks wait; the first is told."""
+    """Yield what to do about each likely reason that ranks wait; the first is told."""
     if absent := [r for r in sorted(waits.over) if r not in dist.models]:
         yield f"start all {dist.ranks} ranks: {these('rank', absent)} missing; Dist({dist.ranks}) needs as many Models"
     yield from _outside(dist, waits)
@@ -382,7 +382,7 @@ def _reasons(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
 
 
 def _goes_nowhere(dist: Dist, waits: Waits) -> Iterator[Advice]:
-    """A rank passes on the output of the last layer, or the gradient of the data, which no rank needs."""
+    """A rank passes the output of the last layer, or the gradient of the data, though no rank needs it."""
     for rank, subject in waits.items():
         event = subject.event if subject.kind == "pass" else None
         for value in () if event is None else dist.models[rank].program.values_of(event.inputs):
@@ -396,7 +396,7 @@ def _goes_nowhere(dist: Dist, waits: Waits) -> Iterator[Advice]:
 
 
 def _outside(dist: Dist, waits: Waits) -> Iterator[Advice]:
-    """In a mesh with stages: somebody waits for a rank that is not in its pipeline, or for one at the other end."""
+    """In a mesh with stages, a rank waits for one that is not in its pipeline, or is at the other end."""
     mesh, axis = dist.mesh, stage_axis(dist.mesh)
     for rank, subject in waits.items():
         receives = subject.kind == "receive"
@@ -422,7 +422,7 @@ def _outside(dist: Dist, waits: Waits) -> Iterator[Advice]:
 
 
 def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:
-    """A message that went to another rank than the one that waits for it."""
+    """A message went to a rank other than the one that waits for it."""
     full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
     receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
     unread = dist.unread()
@@ -431,18 +431,18 @@ def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:
         wanted, values = receivers.get(source), dist.models[source].program.values_of(event.inputs)
         moved = [value.layer for value in values if isinstance(value, Activation | ActivationGrad)]
         if full & {source, target} or wanted in (None, target) or _layers(dist, target) & {*moved}:
-            continue  # it is on its way to whom it is meant for, only too slowly
+            continue  # it is on its way to the right rank, only too slowly
         if (source, wanted) not in pairs:
             yield because("passed_astray", source=source, target=target, line=line_of(event), wanted=wanted)
 
 
 def _layers(dist: Dist, rank: int) -> set[int]:
-    """The layers of which a rank has weights."""
+    """Return the layers of which a rank has weights."""
     return layers_of(dist.models[rank].program) if rank in dist.models else set()
 
 
 def _kept_back(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
-    """Somebody has what another rank waits for, and has not passed it."""
+    """A rank has what another one waits for, and has not passed it."""
     for rank in cycle:
         source = waits[rank].source if waits[rank].kind == "receive" else None
         if source is None or source not in waits:
@@ -470,7 +470,7 @@ def _too_few_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advic
 
 
 def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advice]:
-    """A stage passes one more activation, and the stage after it a gradient, and neither has room for the other's."""
+    """A stage passes one more activation, the next one a gradient, and neither has room for the other's message."""
     early, late = sorted(cycle, key=lambda rank: sorted(_layers(dist, rank)))[:2]
     ahead, back = (dist.models[rank].program for rank in (early, late))
     kinds = [isinstance(p.values[n], Activation) for p in (ahead, back) for n in waits[p.rank].event.inputs]
@@ -480,7 +480,7 @@ def _too_far_ahead(dist: Dist, waits: Waits, cycle: list[int]) -> Iterator[Advic
 
 
 def _left_alone(waits: Waits) -> Iterator[Advice]:
-    """Somebody waits for ranks that have finished."""
+    """A rank waits for ranks that have finished."""
     for rank in (rank for rank in waits if waits.awaits_over(rank)):
         subject = waits[rank]
         gone = these("rank", waits.over.intersection(waits.awaits(rank)))

@@ -1,4 +1,4 @@
-"""Groups of ranks: calls that name no group or rank there is, and collectives and sums whose members do not fit."""
+"""Groups of ranks: calls that name groups or ranks that do not exist, collectives and sums whose members do not fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GIVEN = "lib.schedules.given"
 
 
 def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) -> RuleError:
-    """Return the error for a list that is no group of ranks, or none of this one."""
+    """Return the error for a list that is not a group of ranks, or not a group of this rank's."""
     inside = any(isinstance(item, int | float) and item == rank for item in ranks)
     by_axis = "" if mesh is None else f": by an axis of the mesh, as in group={next(iter(mesh.axes))!r}"
     named = {"ranks": ", ".join(map(written, ranks)), "by_axis": by_axis}
@@ -41,7 +41,7 @@ def not_a_group(rank: int, ranks: Sequence[Any], world: int, mesh: Mesh | None) 
 
 
 def no_axis(axis: str | int, rank: int, mesh: Mesh | None) -> RuleError:
-    """Return the error for a name that no axis of the mesh has, or where there is no mesh; or for a number."""
+    """Return the error for an axis that the mesh does not have, for any axis without a mesh, or for a number."""
     axes, groups, case = "", "", "number"
     if isinstance(axis, str):
         case = "no_mesh" * (mesh is None)
@@ -53,14 +53,14 @@ def no_axis(axis: str | int, rank: int, mesh: Mesh | None) -> RuleError:
 
 
 def axis_twice(axis: str, axes: Sequence[str]) -> RuleError:
-    """Return the error for a group along an axis that is named twice."""
+    """Return the error for a group that names an axis twice."""
     once = list(dict.fromkeys(axes))
     left = once if len(once) > 1 else repr(once[0])
     return RuleError(**words_of("axis_twice", axis=repr(axis), axes=list(axes), once=left)._asdict())
 
 
 def no_peer(program: Running, rank: Any, call: str) -> RuleError:
-    """Return the error for a message that names no other rank."""
+    """Return the error for a message to or from something that is not another rank."""
     mine, whole = program.rank, type(rank) is int
     itself = isinstance(rank, int | float) and rank == mine
     advice: Advice = "name the rank at the other end, such as model.rank - 1 or model.rank + 1"
@@ -77,17 +77,17 @@ def no_peer(program: Running, rank: Any, call: str) -> RuleError:
 
 
 def _beyond(program: Running, rank: int, call: str) -> Advice:
-    """A rank before the first one or after the last: an end of the pipeline, or the wrong direction?"""
+    """Advise on a rank before the first or after the last: is it an end of the pipeline, or the wrong direction?"""
     mine, ops, mesh = program.rank, {event.op for event in program.events}, program.world.mesh
     if abs(rank - mine) > 1:
         axis = stage_axis(mesh)
         if mesh is None or axis is None:
             return f"ranks are counted from 0; the last one is model.RANKS - 1, here {program.world.ranks - 1}"
-        # In a mesh with stages it says who the neighbours of a rank are.
+        # A mesh with stages says which ranks are neighbours.
         pipeline = listed(mesh.group(mine, axis))[1:-1]
         return line(program, "group", "by_its_pipeline", rank=mine, pipeline=pipeline, axis=axis)
     before = rank < 0
-    # Whether it is the turn of gradients, which go the other way.
+    # Whether gradients, which go the other way, are next.
     back = bool(ops & BY_INPUT) if call == "pass_to" else "forward" in ops
     other = "model.rank + 1" if before else "model.rank - 1"
     if call == "receive" and before == back:
@@ -110,19 +110,19 @@ def _beyond(program: Running, rank: int, call: str) -> Advice:
 
 
 def stage_axis(mesh: Mesh | None) -> str | None:
-    """Return the axis of a mesh along which ranks have different layers; None where there is none."""
+    """Return the axis of a mesh along which ranks have different layers; None if there is none."""
     return None if mesh is None else next((axis for axis in mesh.axes if axis in ALONG_LAYERS), None)
 
 
 def sum_axis(program: Running) -> str | None:
-    """Return the axis along which ranks have the same layers, where a mesh has another one along which they do not."""
+    """Return the axis along which ranks have the same layers, if there is another along which they do not."""
     sizes: Mapping[str, int] = {} if program.world.mesh is None else program.world.mesh.axes
     axes = [axis for axis in sizes if axis not in ALONG_LAYERS and sizes[axis] > 1]
     return axes[0] if len(axes) == 1 and len(sizes) > 1 else None
 
 
 def shard_call(program: Running | None, total: int | None = None, group: tuple[int, ...] = ()) -> str:
-    """Return the call that loads a rank's own shard: of as many as the group, or the axis of `total`, has ranks."""
+    """Return the call that loads a rank's own shard, one for each rank of the group, or of the axis of `total`."""
     mesh = None if program is None else program.world.mesh
     of_a_grid = mesh is not None and any(axis in (*SPACE, "domain") for axis in mesh.axes)  # all share all weights
     if program is None or mesh is None or len(group) == program.world.ranks or (of_a_grid and not group):
@@ -135,14 +135,14 @@ def shard_call(program: Running | None, total: int | None = None, group: tuple[i
 
 
 def gather_call(program: Running) -> str:
-    """Return the call that puts the shards of a weight together: along an axis, if a mesh has another for layers."""
+    """Return the call that gathers the shards of a weight, along an axis if the mesh has another for layers."""
     axis = sum_axis(program)
     group = "" if axis is None else f', group="{axis}"'
     return f'weights[layer, "full"] = await model.allgather(weights[layer], layer{group})'
 
 
 def _first_load(program: Running, rank: int, layer: int) -> Value | None:
-    """The weight of a layer that a rank loaded first."""
+    """Return the first weight of a layer that a rank loaded."""
     models = program.world.models
     events = models[rank].program.events if rank in models else ()
     load = next((event for event in events if event.op == "load_weights" and event.layer == layer), None)
@@ -150,13 +150,13 @@ def _first_load(program: Running, rank: int, layer: int) -> Value | None:
 
 
 def _loaded(program: Running, rank: int, layer: int) -> frozenset[int] | None:
-    """The shards of a layer's weight that a rank loaded first; None where it has none, or has all of them."""
+    """Return the shards of a layer's weight that a rank loaded first; None if it loaded none or the whole weight."""
     weight = _first_load(program, rank, layer)
     return None if weight is None or weight.is_complete() else weight.place.shards
 
 
 def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int, ...]] | None:
-    """The axis along which ranks have the same shard of a layer (`alike`), or all of its shards; "" for all ranks."""
+    """Return the axis on which ranks have the same shard of a layer (`alike`) or all its shards; "" for all ranks."""
     if (mesh := program.world.mesh) is None or (own := _first_load(program, program.rank, layer)) is None:
         return None
     for axis in (*mesh.axes, *([] if alike else [""])):
@@ -169,7 +169,7 @@ def _axis(program: Running, layer: int, *, alike: bool) -> tuple[str, tuple[int,
 
 
 def replicas(program: Running, layer: int) -> tuple[str, tuple[int, ...]] | None:
-    """Return the axes along which ranks have loaded the same part of a weight, as `group=` takes them, and who."""
+    """Return the axes along which ranks have loaded the same part of a weight, as for `group=`, and the ranks."""
     mesh, here = program.world.mesh, _first_load(program, program.rank, layer)
     if mesh is None or here is None:
         return None
@@ -183,7 +183,7 @@ def replicas(program: Running, layer: int) -> tuple[str, tuple[int, ...]] | None
 
 
 def same_shard(program: Running, layer: int) -> Advice | None:
-    """Shards that are no part of one sum, where the mesh has an axis along which ranks have the same shard."""
+    """Advise on shards that do not belong in one sum, if the mesh has an axis along which ranks have the same shard."""
     if (found := _axis(program, layer, alike=True)) is None:
         return None
     axis, ranks = found
@@ -192,7 +192,7 @@ def same_shard(program: Running, layer: int) -> Advice | None:
 
 
 def gathered_from_few(program: Running, weight: Weight, gather: Event) -> Advice | None:
-    """Recognise a gather among some of the ranks, where the others have the shards that lack."""
+    """Recognise a gather among too few ranks: others have the missing shards."""
     found = _axis(program, weight.layer, alike=False)
     if found is None or not {*gather.group} < {*found[1]}:
         return None
@@ -203,12 +203,12 @@ def gathered_from_few(program: Running, weight: Weight, gather: Event) -> Advice
 
 
 def _among(program: Running, idea: str, axis: str) -> Advice:
-    """An idea, and in its line the group of a collective: along an axis, or all ranks."""
+    """Return an idea whose line shows the group of a collective: along an axis, or all ranks."""
     return line(program, "group", "among", why=idea, group=f'group="{axis}"' if axis else "without a group")
 
 
 def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
-    """Recognise a gradient cut in another way than its weight: by hand, or by a reduce-scatter over other ranks."""
+    """Recognise a gradient cut differently from its weight: by hand, or by a reduce-scatter over other ranks."""
     cut, found = through(grad, ("allreduce",))[0], _axis(program, grad.layer, alike=False)
     if cut is None or found is None or grad.is_complete() or grad.total == len(found[1]):
         return None
@@ -227,7 +227,7 @@ def cut_otherwise(program: Running, grad: WeightGrad) -> Advice | None:
 
 
 def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
-    """Recognise a sum over one axis of a mesh, where other ranks have the same shard of the sum over other batches."""
+    """Recognise a sum over one axis of a mesh, while other ranks have the same shard, summed over other batches."""
     found = _axis(program, layer, alike=True)
     if found is None or set(found[1]) <= set(summed.group):
         return None
@@ -241,7 +241,7 @@ def other_half(program: Running, summed: Event, layer: int) -> Advice | None:
 
 
 def _pipeline(program: Running) -> list[Program]:
-    """The programs of the ranks that pass each other messages: all of them, or those along the stages of a mesh."""
+    """Return the programs of the ranks that pass messages to each other: all, or those along the stages of a mesh."""
     mesh, models = program.world.mesh, program.world.models
     axis = stage_axis(mesh)
     ranks = sorted(models) if mesh is None or axis is None else mesh.group(program.rank, axis)
@@ -249,7 +249,7 @@ def _pipeline(program: Running) -> list[Program]:
 
 
 def _takes(program: Running) -> list[tuple[int, Event]]:
-    """The reads of data for this rank, each with who made it: its own, else those of the others in its pipeline."""
+    """Return the reads of data for this rank, with the reading ranks: its own, else those of others in its pipeline."""
     found = [(p.rank, event) for p in _pipeline(program) for event in p.events if feeds(event)]
     return [item for item in found if item[0] == program.rank] or found
 
@@ -259,19 +259,19 @@ def _batches(takes: Iterable[tuple[int, Event]]) -> frozenset[int]:
 
 
 def _taken(program: Running) -> frozenset[int]:
-    """The batches whose data a rank has taken itself."""
+    """Return the batches whose data a rank has taken itself."""
     return _batches((program.rank, event) for event in program.events if feeds(event))
 
 
 def _looping(takes: list[tuple[int, Event]]) -> bool:
-    """Tell whether the line that failed stands in the loop in which batches are taken."""
+    """Tell whether the failing line is in the loop in which batches are taken."""
     frame, lines = student_frame(), {place.line for _, event in takes if (place := place_of(event)) is not None}
     while frame is not None and lines:
         found = calls(frame.f_code)
         around = [loop for call in found if call.line == frame.f_lineno for loop in call.loops]
         if any(loop in around for call in found if call.line in lines for loop in call.loops):
             return True
-        # Taken by a function: is that called in a loop? But not by who runs the rank, perhaps in a loop over sizes.
+        # Taken by a function: is that called in a loop? Not by what runs the rank, though, as in a loop over sizes.
         inside, frame = lines & {line for *_, line in frame.f_code.co_lines()}, frame.f_back
         while frame is not None and str(frame.f_globals.get("__name__")) == GIVEN:
             frame = frame.f_back
@@ -281,14 +281,14 @@ def _looping(takes: list[tuple[int, Event]]) -> bool:
 
 
 def in_the_loop(program: Running) -> bool:
-    """Tell whether the line that failed stands in the loop in which all ranks take the same batches."""
+    """Tell whether the failing line is in the loop in which all ranks take the same batches."""
     mine = _taken(program)
     others = [_taken(model.program) for model in program.world.models.values()]
     return _looping(_takes(program)) and all(some <= mine or mine <= some for some in others)
 
 
 def pipelined(program: Running, grad: Any) -> str | None:
-    """Say why a gradient lacks batches where ranks pass activations on, and nothing is summed over ranks."""
+    """Say why a gradient lacks batches if ranks pass activations on and sum nothing over ranks."""
     programs = _pipeline(program)
     ops = {event.op for p in programs for event in p.events}
     if len(programs) < 2 or ops & COLLECTIVES.keys() or not ops & MESSAGES or sum_axis(program) is not None:
@@ -306,7 +306,7 @@ def pipelined(program: Running, grad: Any) -> str | None:
 
 
 def not_back(program: Running, grad: Any) -> str | None:
-    """Batches that went forward on this rank and not backward, where no loop is on its way to them."""
+    """Name batches that went forward on this rank but not backward, unless a loop has yet to come to them."""
     back = [(program.rank, e) for e in program.events if e.op in BY_WEIGHT and e.layer == grad.layer]
     done, went_back = batches_of(program, ("forward",), grad.layer), _batches(back)
     left = done - went_back or _taken(program) - went_back
@@ -319,23 +319,23 @@ def not_back(program: Running, grad: Any) -> str | None:
 
 
 def not_taken(program: Running) -> str | None:
-    """Batches that nobody took, where no loop is on its way to them."""
+    """Name batches that no rank took, unless a loop has yet to come to them."""
     taken = _batches(takes := _takes(program))
     if not takes or len(taken) == program.world.models[program.rank].BATCHES or _looping(takes):
         return None
     was = f"only {these('batch', taken)} {'was' if len(taken) == 1 else 'were'} taken"
     source, frame, there = takes[0][1].source, student_frame(), line_of(takes[0][1])
-    # A reader sees one name for all cells of a notebook; Python has a file for each.
+    # All cells of a notebook have one name for readers, but a file each for Python.
     if frame is not None and source is not None and not isinstance(source, Place):
         there = there if source[0].co_filename == frame.f_code.co_filename else " in an earlier cell"
     return f"{was}{there}: take all"
 
 
 def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce", "scatterreduce")) -> str | None:
-    """Recognise a sum over ranks, or a gather, that the student's function has, but to which this rank did not come."""
+    """Recognise a sum over ranks, or a gather, in the student's function that this rank did not reach."""
     frame = student_frame()
     mine = {(event.layer, line_of(event)) for event in program.events if event.op in ops}
-    again = any(number == layer for number, _ in mine)  # it may lack one of two sums
+    again = any(number == layer for number, _ in mine)  # one of two sums may be missing
     if frame is None or (again and "allgather" in ops):
         return None
     every = [(model.program, event) for model in program.world.models.values() for event in model.program.events]
@@ -349,7 +349,7 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
             continue
         kinds = {type(value) for p, e in there for value in p.values_of(e.inputs)}
         if "allgather" not in ops and kinds - {WeightGrad}:
-            continue  # it sums activations, and every rank may well have called it: it is not the one that lacks
+            continue  # it sums activations, perhaps on every rank: it is not the missing one
         if call.line > frame.f_lineno:
             return f"the {title}{place} comes only after this line: {'gather' if 'allgather' in ops else 'sum'} first"
         same = {p.rank for p, e in every if (e.op, e.layer) == (call.name, layer) and program.rank in e.group}
@@ -361,7 +361,7 @@ def not_reached(program: Running, layer: int, ops: Sequence[str] = ("allreduce",
 
 
 def reads(program: Running) -> bool:
-    """Tell whether some rank has read its data, and so all of them do."""
+    """Tell whether some rank has read its data; then all ranks do."""
     return any(event.op in READS for model in program.world.models.values() for event in model.program.events)
 
 
@@ -371,7 +371,7 @@ def _data_call(program: Running) -> str:
 
 
 def never_read(program: Running, there: frozenset[int]) -> str | None:
-    """Examples that a gradient lacks because nobody has read them; nothing where ranks still have to read."""
+    """Name examples that a gradient lacks because no process has read them; None if ranks have yet to read."""
     if not reads(program) or (run := program.world.so_far("")) is None:
         return None
     rows = rows_of(run)
@@ -385,7 +385,7 @@ def never_read(program: Running, there: frozenset[int]) -> str | None:
 
 
 def twice(field: str, left: Value, right: Value) -> Advice | None:
-    """Two values that share batches or shards, to be put together."""
+    """Advise on two values to be joined or summed that share batches or shards."""
     mine, made, other = home(left), maker(left), maker(right)
     if mine is None or made is None or other is None:
         return None
@@ -411,7 +411,7 @@ def twice(field: str, left: Value, right: Value) -> Advice | None:
 
 
 def _gather_along(program: Running, value: Value, other: Value) -> Advice | None:
-    """Two members of a gather that have the same shard, where the mesh has an axis along which all are different."""
+    """Advise on two members of a gather with the same shard, if the mesh has an axis along which all shards differ."""
     found, there = _axis(program, value.layer, alike=False), home(other)
     if found is None or there is None or _loaded(program, program.rank, value.layer) != value.place.shards:
         return None
@@ -421,7 +421,7 @@ def _gather_along(program: Running, value: Value, other: Value) -> Advice | None
 
 
 def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, exchange: Event) -> str | None:
-    """A piece that a rank kept and was brought, or two pieces from ranks that took the same batches."""
+    """Explain a piece that a rank both kept and received, or two pieces from ranks that took the same batches."""
     if first.mark is not None and first.mark[1] in exchange.inputs:
         return f"{titled(exchange)} brings each rank its own piece, too: put together what it gives, and nothing else"
     if event is not exchange or first.mark is None or right.mark is None:
@@ -435,7 +435,7 @@ def _in_an_exchange(program: Running, event: Event, first: Value, right: Value, 
 
 
 def _sum_again(mine: Running, there: Running, gradient: Value) -> str | None:
-    """Two ranks that bring the same sum to another one: a sum over ranks has left both with it."""
+    """Explain two ranks that bring the same sum to another sum: an earlier sum over ranks gave it to both."""
     made = provenance.through(gradient, {"add", "shard"})[0]
     if made is None or there.rank not in made.group or not isinstance(gradient, WeightGrad):
         return None
@@ -446,7 +446,7 @@ def _sum_again(mine: Running, there: Running, gradient: Value) -> str | None:
 
 
 def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made: Event) -> str | None:
-    """Two ranks have worked on the same batches: the same sum, the same part, or the same data?"""
+    """Say why two ranks have worked on the same batches: the same sum, the same part, or the same data."""
     loads = made.op in OPERATIONS and OPERATIONS[made.op].loads
     if not loads and left.place is right.place and isinstance(left, Activation | ActivationGrad):
         if left.is_complete():
@@ -471,7 +471,7 @@ def _on_two_ranks(mine: Running, there: Running, left: Value, right: Value, made
 
 
 def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str, bool]:
-    """How each rank takes other batches than the rest, and whether in a loop over them."""
+    """Say how each rank takes batches of its own, and return whether in a loop over them."""
     mesh, own, ranks, count = program.world.mesh, "model.rank", "model.RANKS", program.world.ranks
     who = "each rank"
     if mesh is not None and "data" in mesh.axes:
@@ -491,7 +491,7 @@ def _batches_of_its_own(program: Running, total: int, singly: bool) -> tuple[str
 
 
 def _named_batches(program: Running, total: int) -> str | None:
-    """The name of the one range that the student's function has, of a part of the batches, and has not taken."""
+    """Return the name of the only range of some of the batches in the student's function that it has not taken."""
     frame, found, taken = student_frame(), dict[str, object](), _taken(program)
     while frame is not None:
         found |= frame.f_locals
@@ -502,7 +502,7 @@ def _named_batches(program: Running, total: int) -> str | None:
 
 
 def _same_examples(program: Running, batches: frozenset[int]) -> str | None:
-    """Rows of a mesh that hold the same examples, where a run says what a row is and who reads for whom."""
+    """Name rows of a mesh that hold the same examples, if the run reads data and so says what a row is."""
     if program.world.mesh is None or not reads(program) or (run := program.world.so_far("")) is None:
         return None
     rows = rows_of(run)
@@ -514,7 +514,7 @@ def _same_examples(program: Running, batches: frozenset[int]) -> str | None:
 
 
 def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
-    """Batches that were worked on several times, because they were taken or used several times."""
+    """Explain batches worked on several times, because they were taken or used several times."""
     alone = not any(event.op in COLLECTIVES for p in _pipeline(program) for event in p.events)
     for batch in sorted(batches):
         again = [(rank, event) for rank, event in _takes(program) if batch in event.batches]
@@ -531,7 +531,7 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
 
 
 def _one_key(program: Running, made: Event) -> str | None:
-    """A gradient of a batch that was there already, since all batches had one key for their activations."""
+    """Explain a second gradient of one batch: all batches had the same key for their activations."""
     batches = provenance.in_turn(program, 2, made.inputs[0]) if made.op in BY_WEIGHT else []
     if len(set(batches)) < 2:
         return None
@@ -540,7 +540,7 @@ def _one_key(program: Running, made: Event) -> str | None:
 
 
 def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | None:
-    """A weight half that was done twice, or after the whole backward."""
+    """Explain a weight half that was done twice, or after the whole backward."""
     done = [e for e in program.events if e.op in BY_WEIGHT and e.layer == layer and e.batches & batches]
     if len(done) < 2 or all(event.op in BY_INPUT for event in done):
         return None
@@ -552,7 +552,7 @@ def _half_again(program: Running, layer: int, batches: frozenset[int]) -> str | 
 
 
 def meeting(first: Any, other: Any) -> Advice | None:
-    """Two members of a collective that called different things: in another order, or in the wrong group?"""
+    """Advise on two members of a collective that called different things: in another order, or in the wrong group."""
     mine, theirs = home(first.value), home(other.value)
     if mine is None or theirs is None:
         return None
@@ -571,14 +571,14 @@ def meeting(first: Any, other: Any) -> Advice | None:
 
 
 def _calls(program: Running, member: Any) -> list[Event]:
-    """The collectives of a rank in the group in which it is a member."""
+    """Return a rank's collectives in the group of its call."""
     calls = [event for event in program.events if event.op in COLLECTIVES]
     mine = next((event for event in reversed(calls) if (event.op, event.layer) == (member.op, member.layer)), calls[-1])
     return [event for event in calls if sorted(event.group) == sorted(mine.group)]
 
 
 def _elsewhere(mine: list[Event], member: Any, theirs: list[Event], wanted: Any) -> int | None:
-    """The number of the collective in which a rank makes the call that another one made in this one."""
+    """Return the number of the collective in which a rank makes the call that another rank made in this one."""
 
     def numbers(calls: list[Event], call: Any) -> list[int]:
         return [i for i, event in enumerate(calls) if (event.op, event.layer) == (call.op, call.layer)]
@@ -591,11 +591,11 @@ def _elsewhere(mine: list[Event], member: Any, theirs: list[Event], wanted: Any)
 
 
 def _other_group(program: Running, mesh: Mesh, first: Any, other: Any) -> Advice:
-    """In a mesh: the axis along which ranks do have the same layer, or what else is wrong."""
+    """Name the axis of a mesh along which ranks do have the same layer, or say what else is wrong."""
     models, group = program.world.models, _calls(program, first)[-1].group
     lines = {axis: mesh.group(first.rank, axis) for axis in mesh.axes}
     own = next((axis for axis, ranks in lines.items() if ranks == group), None)
-    # What each brings: the layer and, to a sum, which shards of it.
+    # What each brings: the layer, and which shards of it to a sum.
     brings: dict[int, tuple[object, object]] = {}
     for rank, model in models.items():
         last = next((event for event in reversed(model.program.events) if event.op in COLLECTIVES), None)

@@ -1,4 +1,4 @@
-"""What an explanation asks of a run that is still going on, such as what made a value, and on which rank it is."""
+"""What explanations ask about a run in progress, such as what made a value, and which rank it is on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lib.values.values import Activation, Value
 
 
 def home(value: object) -> Running | None:
-    """Return the program of the rank that a value is on."""
+    """Return the program of the rank that has a value."""
     return value.mark[0] if isinstance(value, Value) and value.mark is not None else None
 
 
@@ -33,8 +33,8 @@ def maker(value: object) -> Event | None:
 
 
 def through(value: Value, ops: Container[str]) -> tuple[Event | None, Value]:
-    """Go back from a value through what was made of the first input by some operations, and return the first event of
-    another one, with the value that it gave."""
+    """Go back from a value along first inputs through some operations, and return the first event of any other
+    operation, with the value that it gave."""
     program, made = home(value), maker(value)
     while program is not None and made is not None and made.inputs and made.op in ops:
         before = program.values[made.inputs[0]]
@@ -51,7 +51,7 @@ def came_of(gradient: Value, op: str) -> tuple[Event, Activation] | None:
 
 
 def scattered(gradient: Value) -> str | None:
-    """Say why a gradient lacks batches: a reduce-scatter gave each rank some of the activation that it comes from."""
+    """Say why a gradient lacks batches: a reduce-scatter gave each rank a part of the activation it comes from."""
     if (found := came_of(gradient, "scatterreduce")) is None or found[1].place.batches != gradient.place.batches:
         return None
     return because("sum_was_scattered", scatter=titled(found[0]), batches=these("batch", gradient.place.batches))
@@ -59,7 +59,7 @@ def scattered(gradient: Value) -> str | None:
 
 def had_by_all(gradient: Value, other: int | None = None) -> str | None:
     """Say why each rank of a group has all of a gradient: an all-reduce gave all of them the activation that it comes
-    from. `other` is a rank that has to be one of them."""
+    from. `other` is a rank that has to be in the group."""
     found = came_of(gradient, "allreduce")
     if found is None or (other is not None and other not in found[0].group):
         return None
@@ -67,7 +67,7 @@ def had_by_all(gradient: Value, other: int | None = None) -> str | None:
 
 
 def summed_by(program: Running, number: int) -> str | None:
-    """Say which sum over ranks was given a value that stands where what the sum brings belongs."""
+    """Say which sum over ranks took a value, if the value is used where the sum's result belongs."""
     sums = (event for event in program.events if event.op in ("allreduce", "scatterreduce"))
     if (took := next((event for event in sums if number in event.inputs), None)) is None:
         return None
@@ -75,23 +75,23 @@ def summed_by(program: Running, number: int) -> str | None:
 
 
 def named(event: Event) -> str:
-    """Return an operation and its line: "backward in line 12"."""
+    """Name an operation and its line: "backward in line 12"."""
     return f"{event.op}{line_of(event)}"
 
 
 def titled(event: Event) -> str:
-    """Return a collective and its line, as a sentence has it: "the all-reduce in line 12"."""
+    """Name a collective and its line, for use in a sentence: "the all-reduce in line 12"."""
     return f"the {COLLECTIVES[event.op].title}{line_of(event)}"
 
 
 def made_by(value: Value) -> str:
-    """Tell what made a value, as the end of a sentence: "forward gave in line 12"."""
+    """Say what made a value, as the end of a sentence: "forward gave in line 12"."""
     made = maker(value)
     return "it has" if made is None else f"{made.op} gave{line_of(made)}"
 
 
 def sent_in(program: Running, received: Event) -> str:
-    """ " in line 12": where the other rank passed what this one received."""
+    """Return " in line 12", where the other rank passed what this one received."""
     models = program.world.models
     before = [e for e in program.events if e.op == "receive" and e.peer == received.peer and e.start is not None]
     number = next((i for i, event in enumerate(before) if event is received), None)
@@ -102,13 +102,13 @@ def sent_in(program: Running, received: Event) -> str:
 
 
 def caller(program: Running, value: Value) -> Place | None:
-    """Return the line of the rank's function whose call received what a value comes from, with what it calls."""
+    """Return the line of the rank's function whose call received what a value comes from, and what it calls."""
     came, inner = through(value, COMPUTE)[0], student_frame()
     there, outer = place_of(came), student_frame(inner and inner.f_back)
     if came is None or came.op != "receive" or there is None or inner is None or outer is None:
         return None
     found = lines_calling(outer.f_code, there.function)
-    # Once the function of the line that failed has run, the two take turns, further below.
+    # If the failing line's function had run before, the two take turns, and the call is further below.
     turn = any(e.source and e.source[0] is inner.f_code for e in takewhile(lambda e: e is not came, program.events))
     return found[-turn]._replace(function=there.function) if found else None
 
@@ -117,7 +117,7 @@ def caller(program: Running, value: Value) -> Place | None:
 
 
 def batches_of(program: Running, ops: Container[str], layer: int) -> frozenset[int]:
-    """Return all batches with which a rank has done one of some operations on a layer."""
+    """Return all batches on which a rank has done any of some operations of a layer."""
     done = [event.batches for event in program.events if event.op in ops and event.layer == layer]
     return frozenset[int]().union(*done)
 
@@ -128,7 +128,7 @@ def layers_of(program: Running) -> set[int]:
 
 
 def store_of(program: Running, number: int) -> Any:
-    """One of the five stores of a rank, by its number."""
+    """Return one of a rank's five stores, by its number."""
     return program.world.models[program.rank].storage()[number]
 
 
@@ -138,7 +138,7 @@ def is_held(program: Running, number: int) -> bool:
 
 
 def alike(program: Running, value: Value) -> list[tuple[int, Any]]:
-    """Return the values of a rank that are of the kind and layer of another one, with their ids, the last one first."""
+    """Return a rank's values of the same kind and layer as another one, with their ids, the last one first."""
     mine: list[tuple[int, Any]] = [*enumerate(program.values)]
     return [(n, one) for n, one in reversed(mine) if type(one) is type(value) and one.layer == value.layer]
 
@@ -150,7 +150,7 @@ def is_whole(value: Value, role: str) -> bool:
 
 
 def in_turn(program: Running, store: int, number: int) -> list[frozenset[int]]:
-    """Return the batches of the values that one key of a store held without a `del` between, those of this one last."""
+    """Return the batches of the values that one key of a store held with no `del` between, this one's last."""
     found: list[frozenset[int]] = []
     wanted: int | None = number
     moves = program.moves
@@ -171,8 +171,8 @@ def in_turn(program: Running, store: int, number: int) -> list[frozenset[int]]:
 
 
 class Call(NamedTuple):
-    """A call of a method in the student's function: its line, the loops around it, and whether an `if` is. `piece`
-    calls the function inside that one in which it stands, if that takes nothing: "await unshard()"."""
+    """A call of a method in the student's function: its line, the loops around it, and whether it is in an `if`.
+    `piece` calls the inner function that contains it, if that takes no arguments: "await unshard()"."""
 
     name: str
     line: int
@@ -182,7 +182,7 @@ class Call(NamedTuple):
 
 
 def calls(code: CodeType) -> list[Call]:
-    """Return the calls in a function's code, with a method's name, as in model.update(...); none without its text."""
+    """Return the method calls in a function's code, as in model.update(...); none without its source text."""
 
     def found(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[Call]:
         if isinstance(node, ast.Call):
@@ -199,7 +199,7 @@ def calls(code: CodeType) -> list[Call]:
 
 
 def piece(program: Running, method: str) -> str | None:
-    """Return the call of a function without arguments, inside that of the rank, which calls a method."""
+    """Return the call of an inner function of the rank's, without arguments, that calls a method."""
     source = next((event.source for event in program.events if event.op == "load_weights"), None)
     found = () if source is None or isinstance(source, Place) else calls(source[0])
     return next((call.piece for call in found if call.name == method and call.piece), None)

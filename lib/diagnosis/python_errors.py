@@ -28,14 +28,14 @@ __all__ += ["not_the_latest", "waiting_at"]
 REFUSED = "this line refuses on purpose: its sentence above says what it does not take"
 PLAIN = "the line is ordinary Python: look at what each name in it is on this rank, with print"
 SHOWN = 6
-"""Keys of a dictionary that a message shows."""
+"""The most keys of a dictionary that a message shows."""
 ALSO = {"reducescatter": "scatterreduce", "send": "pass_to", "recv": "receive"}
 """What other libraries call some operations."""
 
 
 def failed(rank: int | None, error: BaseException) -> RankFailed:
-    """Return the error of a rank that raised an error of Python's: the same words, the line, and the likely fix."""
-    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0])  # no two runs have the same
+    """Return the error for a rank that raised a Python error: the same words, the line, and the likely fix."""
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", message_of(error).partition("\n")[0])  # differs from run to run
     text = "" if isinstance(error, SystemExit) and error.code is None else text
     found = source_lines.innermost(error)
     frame, where = (None, None) if found is None else (found[0], resolve(found[0].f_code, found[1]))
@@ -69,7 +69,7 @@ def _similar(name: str, known: Iterable[str]) -> str | None:
 
 
 def _called(name: str, names: Iterable[str]) -> str | None:
-    """Return which of some names is meant by one that is written otherwise, or is that of another library."""
+    """Return which of some names is meant by one that is spelt differently, or is another library's."""
     plain = {known.replace("_", "").lower(): known for known in names} | ALSO
     short = name.replace("_", "").lower()
     return plain.get(short) or plain.get(_similar(short, plain) or "")
@@ -99,10 +99,10 @@ def _name(error: Any, text: str, frame: FrameType | None) -> str:
 
 
 def _unbound(name: str, frame: FrameType | None) -> str:
-    """Say what took a name away again, or that nothing has given it a value."""
+    """Say what deleted a name, or that nothing has given it a value."""
     node, last = (None, 0) if frame is None else (function_of(frame.f_code), frame.f_lineno)
     inside = [] if node is None else [*ast.walk(node)]
-    for loop in inside:  # all of it may have run before
+    for loop in inside:  # all of its lines may have run before
         if isinstance(loop, ast.For | ast.While) and loop.lineno <= last:
             last = max(last, loop.end_lineno or 0)
     for one in inside:
@@ -212,7 +212,7 @@ def _key(error: Any, text: str, frame: FrameType | None) -> str | None:
 
 
 def never_begun(frame: FrameType | None) -> str | None:
-    """Recognise a call of a function that takes turns which stands alone on a line, and so has no turn."""
+    """Recognise a call, alone on a line, of a function that takes turns: there it gets none."""
     node, known = (function_of(frame.f_code), {**frame.f_globals, **frame.f_locals}) if frame else (None, {})
     for one in () if node is None else ast.walk(node):
         call = one.value if isinstance(one, ast.Expr) else None
@@ -225,7 +225,7 @@ def never_begun(frame: FrameType | None) -> str | None:
 
 
 def _key_of_given(error: KeyError) -> str | None:
-    """Say what a helper that a notebook gives has not found, or which other one was to put it there."""
+    """Say what a notebook's helper has not found, or which other helper was to put it there."""
     from dis import get_instructions  # here and not above: only a mistake needs it
 
     frame = _in_given(error)
@@ -245,13 +245,13 @@ def _key_of_given(error: KeyError) -> str | None:
 
 
 def _in_given(error: BaseException) -> FrameType | None:
-    """The frame that raised an error, where it is one of a helper that a notebook gives."""
+    """Return the frame that raised an error, if it is in a helper from a notebook."""
     frames = [frame for frame, _ in walk_tb(error.__traceback__)]
     return frames[-1] if frames and frames[-1].f_code.co_filename.startswith(source_lines.MARK) else None
 
 
 def _handed(helper: FrameType) -> str | None:
-    """Say what a helper that a notebook gives was handed, and cannot use; None where it refuses on purpose."""
+    """Say what a notebook's helper was given that it cannot use; None if it refuses on purpose."""
     code, here = helper.f_code, resolve(helper.f_code, helper.f_lasti)
     if here is None or here.text.lstrip().startswith("raise "):
         return None
@@ -262,12 +262,12 @@ def _handed(helper: FrameType) -> str | None:
 
 
 def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
-    """Say which keys a dictionary has that lacks this one; None where it has it, or keys refuse to be compared."""
+    """Say which keys a dictionary has instead of this one; None if it has this one, or if comparing keys fails."""
     try:
         if key in mine:
             return None
         absent, keys = repr(key), [repr(one) for one in islice(mine, SHOWN + 1)]
-    except Exception:  # keys are the student's, or `raise KeyError(...)` names what cannot be one
+    except Exception:  # a student's keys may raise anything, or `raise KeyError(...)` may name no possible key
         return None
     here = f"it has {', '.join(keys[:SHOWN])}{', ...' * (len(keys) > SHOWN)}" if keys else "it is empty"
     why = f"{name} has no {absent} on this rank now; {here}. Is it stored on every rank that\n"
@@ -275,7 +275,7 @@ def _absent(name: str, key: object, mine: dict[object, object]) -> str | None:
 
 
 def interrupted(rank: int | None, stop: KeyboardInterrupt) -> KeyboardInterrupt:
-    """Return the same interrupt, which says what it stopped. Who shows it shows the student's lines, too."""
+    """Return the same interrupt, with a note that says what it stopped. Showing it shows the student's lines, too."""
     where = "" if rank is None else f", in the code of rank {rank}"
     stop.add_note(f"You stopped the run{where}. If it ought to be quick, a loop here never ends: look at what ends it.")
     return stop
@@ -293,18 +293,18 @@ def never_awaited(name: str, rank: int | None) -> ForgottenAwait:
 
 
 def not_ours(rank: int, thing: object, where: Place | None) -> PuzzleError:
-    """Something to await that neither we nor asyncio know what to do with."""
+    """Return the error for awaiting something that neither we nor asyncio can handle."""
     words = words_of("not_ours", thing=with_article(type(thing).__name__))
     return PuzzleError(**words._asdict(), rank=rank, where=where)
 
 
 def not_here(thing: str, fix: str) -> PuzzleError:
-    """Return the error for a part of asyncio that needs more than this one program."""
+    """Return the error for a part of asyncio that needs more than this program."""
     return PuzzleError(**words_of("not_here", thing=thing, fix=fix)._asdict())
 
 
 def asleep(rank: int, where: Place | None, turns: int) -> BudgetError:
-    """Return the error for a rank that asks again and again, and lets all others run in between, without end."""
+    """Return the error for a rank that polls forever, letting all others run in between."""
     return BudgetError(**words_of("asleep", turns=turns)._asdict(), rank=rank, where=where)
 
 
@@ -319,14 +319,14 @@ def waiting_at(coroutine: Any) -> Place | None:
 
 
 def not_the_latest(function: Any) -> PuzzleError | None:
-    """Recognise a function of a notebook whose latest cell has an error of syntax, so that it is an older one."""
+    """Recognise an outdated notebook function: the latest cell that defines it has a syntax error."""
     shell = source_lines.notebook()
     name = getattr(function, "__name__", "")
     if shell is None or getattr(function, "__module__", "") != "__main__":
         return None
     defines = re.compile(rf"^\s*(async\s+)?def\s+{re.escape(name)}\s*\(", re.MULTILINE)
     text = next((cell for cell in reversed(cast("list[str]", shell.user_ns.get("In", []))) if defines.search(cell)), "")
-    # Mostly the function is what this very cell has made: a check, which runs it at three sizes, need not read it.
+    # Mostly the function was made by this very cell: a check, which runs it at three sizes, need not compile it.
     code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
     if isinstance(code, CodeType) and text == "".join(linecache.getlines(code.co_filename)):
         return None
@@ -342,7 +342,7 @@ def not_the_latest(function: Any) -> PuzzleError | None:
 
 
 def not_callable(function: Any) -> PuzzleError:
-    """Something that simulate cannot call with the model of a rank."""
+    """Return the error for something that simulate cannot call with a rank's model."""
     if not callable(function):
         if inspect.iscoroutine(function):
             function.close()

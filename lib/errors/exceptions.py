@@ -1,24 +1,24 @@
-"""Every error that a student or a caller can meet, and how it explains itself; and `Given`, whose names cannot be set.
+"""Every error that a student or caller can meet, and how it explains itself; and `Given`, whose names cannot be set.
 
     AssertionError
     └── PuzzleError          the schedule a student wrote is wrong
         ├── RuleError        an operation got values that it cannot work with
         ├── ForgottenAwait   a Work was used where its result belongs
         ├── MismatchError    the members of a collective, or two ends of a message, disagree
-        ├── DeadlockError    every rank that is left waits for another
-        ├── RankFailed       a rank raised an error of Python's, so it and those who wait for it cannot go on
+        ├── DeadlockError    every remaining rank waits for another
+        ├── RankFailed       a rank raised a Python error, so it and those waiting for it cannot go on
         ├── BudgetError      a rank recorded more events than any sensible schedule has
         ├── CheckError       the run ended, but it is not one correct training step
         ├── AbsentKey        a store holds nothing under that key (a KeyError too)
         └── NotSolved        the puzzle still holds its stub
     ValueError
     └── TraceError           a Trace file or text is damaged, or is not one of ours
-        ├── NoTraceFile      there is no file to read there (an OSError too)
-        └── OrderFileError   a file of a pipeline's order is damaged, or is not one of ours
+        ├── NoTraceFile      there is no readable file (an OSError too)
+        └── OrderFileError   a file with a pipeline's order is damaged, or is not one of ours
 
-Of an order that the ranks of a pipeline cannot follow there is one more, IllegalOrder, in `lib.schedules.pipelines`.
-A PuzzleError is an AssertionError because the notebooks of the original catch that. Misuse of the library (a
-negative number of ranks, a mesh of the wrong size) is a plain ValueError.
+One more, IllegalOrder, in `lib.schedules.pipelines`, is for orders that the ranks of a pipeline cannot follow.
+A PuzzleError is an AssertionError because the original's notebooks catch that. Misuse of the library (a negative number
+of ranks, a mesh of the wrong size) is a plain ValueError.
 """
 
 import copyreg
@@ -38,7 +38,7 @@ __all__ += ["TraceError", "Words", "fact", "forgotten_await", "put_await", "used
 
 P = ParamSpec("P")
 MOST_KEYS = 12
-"""Keys of a store that a message lists."""
+"""The most keys of a store that a message lists."""
 ASYNC, GENERATOR = 0x80 | 0x200, 0x20
 """Flags of code: inspect.CO_COROUTINE | CO_ASYNC_GENERATOR, and CO_GENERATOR, without importing inspect."""
 
@@ -53,21 +53,21 @@ class Words(NamedTuple):
 
 
 def words_in(table: Mapping[str, Any], rule: str, *cases: str, **parts: object) -> Words:
-    """Return the words of a rule, which are in a table, with its parts filled in. Of its cases those that are named say
-    some of them otherwise; "" is none."""
+    """Return the words of a rule from a table, with the parts filled in. The named cases replace some of the words; ""
+    is no case."""
     said: dict[str, Any] = {**table[rule]}
     for case in filter(None, cases):
         said |= said[case]
-    # A further line of the table is a part of the others, and may have parts itself.
+    # Any other line of the rule is a part for these, and may have parts itself.
     more = {name: said[name] for name in said.keys() - Words._fields}
     parts |= {name: text.format(**parts) for name, text in more.items() if isinstance(text, str)}
     return Words(**{field: said[field].format(**parts) for field in Words._fields if field in said})
 
 
 class Fact:
-    """A broken rule, as data: the values that it is about. There is a kind of fact for each rule; see `fact`.
+    """A broken rule, as data: the values that it is about. Each rule has its kind of fact; see `fact`.
 
-    An error is raised with a fact, and asks it for words when somebody reads the error.
+    An error is raised with a fact, and asks it for words only when the error is read.
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()
@@ -86,13 +86,13 @@ class Fact:
         return f"{type(self).__name__}({', '.join(f'{name}={item!r}' for name, item in vars(self).items())})"
 
     def words(self) -> Words:
-        """Return the words of the rule. NotImplementedError where the error that has the fact has its own."""
+        """Return the words of the rule. NotImplementedError if the error with the fact has its own words."""
         if (words := next(self.told(None))) is None:
             raise NotImplementedError(f"{type(self).__name__} is told by the error that has it")
         return words
 
     def likely_fix(self, program: Any) -> Any:
-        """Return the first thing to do that the program of the rank, or the values, tell; None where nothing does."""
+        """Return the first fix that the rank's program, or the values, suggest; None if they suggest none."""
         return next((found for found in islice(self.told(program), 1, None) if found is not None), None)
 
 
@@ -101,8 +101,8 @@ def fact(tell: Callable[P, Words]) -> Callable[P, Fact]: ...
 @overload
 def fact(tell: Callable[Concatenate[Any, P], Iterator[Any]]) -> Callable[P, Fact]: ...
 def fact(tell: Any) -> Any:
-    """Make the words of a rule into its kind of fact: the parameters are the fields. A generator tells more: after the
-    words it looks for the likely reason in the program of the rank, its first parameter, and yields what to do.
+    """Turn a function with the words of a rule into its kind of fact: the parameters are the fields. A generator does
+    more: after the words it yields what to do about likely causes in the rank's program, its first parameter.
 
     >>> @fact
     ... def NoBatch(ranks: int, batch: int) -> Iterator[Words | str]:
@@ -118,19 +118,19 @@ def fact(tell: Any) -> Any:
         return tell(program, **vars(self)) if searches else iter([tell(**vars(self))])
 
     fields = tell.__code__.co_varnames[searches : tell.__code__.co_argcount]
-    # Its module is where a fact that is copied or pickled is found.
+    # Copying and pickling find the kind of fact through its module.
     space = {"told": told, "__doc__": tell.__doc__, "__match_args__": fields, "__module__": tell.__module__}
     return type(tell.__name__, (Fact,), space)
 
 
 class PuzzleError(AssertionError):
     """A student's mistake. `what` happened, what was `expected`, what was `got`, and the likely `fix`; or a `fact`
-    that says all of this, and knows the values that it happened to. Where the fix is the very line that a puzzle asks
-    for, the message has the `idea` in its place, and `fix()` shows the line.
+    that says all of this, and has the values concerned. If the fix is the very line that a puzzle asks for, the message
+    has the `idea` instead, and `fix()` shows the line.
 
-    `rank` and `where` (a Place, or several with the rank each belongs to) are added where they are known. `trace` is
-    the Trace up to the failure, where a run had begun, and `shown` what a wrong answer looks like; `import drawing`
-    makes notebooks show them below the message.
+    `rank` and `where` (a Place, or several with the rank each belongs to) are added if they are known. `trace` is the
+    Trace up to the failure, if a run had begun, and `shown` is how a wrong answer looks; after `import drawing`
+    notebooks show them below the message.
     """
 
     what: str
@@ -138,7 +138,7 @@ class PuzzleError(AssertionError):
     got: str | None
     fix: str | None
     fix_first = False
-    """Whether the message says how to fix it before all else, as what follows may be long."""
+    """Whether the message begins with the fix, as the rest may be long."""
 
     def __init__(
         self,
@@ -155,44 +155,44 @@ class PuzzleError(AssertionError):
         self.fact = what if isinstance(what, Fact) else None
         self.idea = idea
         self.advised = False
-        """Whether the programs of the ranks have been searched for the likely reason already."""
+        """Whether the ranks' programs have been searched for the likely reason already."""
         if not isinstance(what, Fact):
             self.what, self.expected, self.got, self.fix = what, expected, got, fix
         self.rank = rank
         self.where: list[tuple[int | None, Place]] = [(None, where)] if isinstance(where, Place) else list(where or ())
         self.named: str | None = None
-        """What to call the rank, where it has a place in a mesh: "rank 6 (data 1, stage 2)"."""
+        """What to call the rank if it has a place in a mesh: "rank 6 (data 1, stage 2)"."""
         self.time: int | None = None
-        """When it happened, in ticks, where that is not said by the clock of its rank."""
+        """When it happened, in ticks, if its rank's clock does not say."""
         self.trace: Any = None
         self.shown: Any = None
         self.before: str | None = None
-        """A line before the message, where it is about another run than the one that somebody looks at."""
+        """A line before the message, if it is about a run other than the one on the page."""
 
     def words(self) -> Words:
         """Return the four parts of the message."""
         return Words(self.what, self.expected, self.got, self.fix)
 
     def __getattr__(self, name: str) -> Any:
-        """The words of a fact are made when the first of them is asked for: raising one is cheap."""
+        """Make the words of a fact on first use, so that raising is cheap."""
         if name not in Words._fields or self.fact is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         for field, text in self.fact.words()._asdict().items():
-            self.__dict__.setdefault(field, text)  # what somebody has said already, such as a better fix, stands
+            self.__dict__.setdefault(field, text)  # words that are set already, such as a better fix, stay
         return self.__dict__[name]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and pickled as it is: its kind may be made from something else than what it says."""
+        """Copy and pickle it as it is: its kind may be made from other arguments than its words."""
         return cast(Any, copyreg).__newobj__, (type(self), *self.args), self.__dict__
 
     def at(self, rank: int) -> Self:
-        """Says which rank it was and which line of the student's code, unless that is known already."""
+        """Add the rank and the line of the student's code, unless they are known already."""
         if self.rank is None:
             self.rank = rank
         return self.here()
 
     def here(self) -> Self:
-        """Says which line of the student's code it was, unless that is known already."""
+        """Add the line of the student's code, unless it is known already."""
         if not self.where and (found := student_place()) is not None:
             self.where.append((None, found))
         return self
@@ -215,7 +215,7 @@ class PuzzleError(AssertionError):
 
 
 def _field(name: str, text: str | None) -> list[str]:
-    """A part of a message under its name. Further lines stand below the first, whether they were moved there or not."""
+    """Return a part of a message under its name. Its other lines are aligned with the first, indented before or not."""
     if text is None:
         return []
     first, *rest = text.splitlines() or [""]
@@ -231,7 +231,7 @@ class ForgottenAwait(PuzzleError, AttributeError):
 
 
 class MismatchError(PuzzleError):
-    """The members of a collective, or the two ends of a message, do not agree. `ranks` names the two."""
+    """The members of a collective, or the two ends of a message, do not agree. `ranks` are the two."""
 
     ranks: tuple[int, ...] = ()
 
@@ -266,7 +266,7 @@ class NotSolved(PuzzleError):
         self.puzzle = puzzle
 
     def untouched(self) -> bool:
-        """Tell whether the line that raises it is still alone in its gap: what ran before it was given."""
+        """Tell whether the line that raises it is still alone in its gap, so that only given code ran before."""
         found = innermost(self)
         here = None if found is None else resolve(found[0].f_code, found[1])
         if found is None or here is None:
@@ -277,7 +277,7 @@ class NotSolved(PuzzleError):
         return before.startswith("# --- your code") and after.startswith("# --- end of your code")
 
     def left_over(self) -> None:
-        """Tells instead that there is code already, and that it is this line that ends it."""
+        """Say instead that the student's code is there, and that this line ends it."""
         self.what = f"{self.puzzle} still raises NotSolved, after your code has run"
         self.expected, self.got = "a function that runs to its end", None
         if (found := raised_at(self)) is not None:
@@ -286,7 +286,7 @@ class NotSolved(PuzzleError):
 
 
 class AbsentKey(PuzzleError, KeyError):
-    """Nothing is stored under a key. A KeyError too, and says what the store does hold: `held`."""
+    """Nothing is stored under a key; `held` are the keys that the store does have. A KeyError too."""
 
     def __init__(
         self, what: str, *, held: Sequence[Any], rank: int, expected: str | None = None, fix: str | None = None
@@ -302,20 +302,20 @@ class TraceError(ValueError):
 
 
 class NoTraceFile(TraceError, OSError):
-    """There is no file where a Trace was to be read, or one that cannot be read."""
+    """The file with a Trace does not exist, or cannot be read."""
 
 
 class OrderFileError(TraceError):
-    """A file of a pipeline's order that is damaged, too large, or not one of ours."""
+    """A file with a pipeline's order that is damaged, too large, or not one of ours."""
 
 
 # -- a forgotten `await`, with the student's own line and the `await` put in -----------------------------------------
 
 
 def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
-    """Return the error of an awaitable in a value's place. It shows the call that made it, with the `await` put in.
+    """Return the error for an awaitable in a value's place. It shows the call that made it, with the `await` put in.
 
-    A coroutine is closed, so that Python does not complain a second time, about its never having been awaited.
+    Closes a coroutine, so that Python does not complain as well that it was never awaited.
     """
     code: CodeType | None = getattr(thing, "cr_code", None)
     frame = student_frame()
@@ -324,7 +324,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
     if code is not None:
         cast(Any, thing).close()
         call, got = code.co_name, f"a call of the async function {code.co_name}, not awaited yet"
-        # It may have been handed to a helper of the student's: the call stands in a line further out.
+        # It may have been passed to a helper of the student's: then the call is in a line further out.
         while frame is not None and here is not None and f"{call}(" not in here.text:
             frame = None if frame.f_back is None else student_frame(frame.f_back)
             here = None if frame is None else resolve(frame.f_code, frame.f_lasti)
@@ -339,7 +339,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
         fix = use if since else f"{fix}\nor put `await` where the result is used, if other work should run meanwhile"
         if frame is not None and frame.f_code.co_flags & ASYNC and where.function != here.function:
             fix = f"await it first: {where.function}, in line {where.line}, only starts it"
-        elif where.text and f"{call}(" not in where.text:  # a helper that is given has started it
+        elif where.text and f"{call}(" not in where.text:  # a given helper has started it
             fix = f"await it first: line {where.line} only starts it, {where.text}"
     if frame is not None and frame.f_code.co_name[:1] != "<" and not frame.f_code.co_flags & ASYNC:
         fix += f"\nand `async` before the function: async def {frame.f_code.co_name}(...)"
@@ -347,7 +347,7 @@ def forgotten_await(what: str, expected: str, thing: object) -> ForgottenAwait:
 
 
 def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwait:
-    """Return the error of the Work of a call that was used as its result: asked for an attribute, or as a value."""
+    """Return the error for the Work of a call that was used like its result: for an attribute, or as a value."""
     fix = f"await it first, on a line of its own: result = await model.{call}(...)"
     if where is not None and (here := student_place()) is not None and where.line != here.line:
         fix = f"{put_await(call, where)}\nor await it first, where it is used: result = await work"
@@ -358,7 +358,7 @@ def used_before_await(name: str, call: str, where: Place | None) -> ForgottenAwa
 
 
 def put_await(call: str, where: Place | None) -> str:
-    """Advice that shows the line of a call with `await` before it."""
+    """Return advice that shows the line of a call with `await` put in."""
     if where is None or not call:
         return "put `await` in front of the call" + (f" of {call}" if call else "")
     corrected = re.sub(rf"(?<![\w.])(?<!await )((?:\w+\.)*{call}\()", r"await \1", where.text)
@@ -366,9 +366,9 @@ def put_await(call: str, where: Place | None) -> str:
 
 
 class Given:
-    """Something with names that are given with it: everybody reads them, and only its __init__ sets them.
+    """An object with read-only names, which only its __init__ sets.
 
-    `given` has what each of them is, and what to do instead of setting it. The first is set last: then it is made.
+    `given` says what each is, and what to do instead of setting it. Once the first is set (as the last), all are fixed.
     """
 
     __slots__ = ()
@@ -376,7 +376,7 @@ class Given:
 
     def __setattr__(self, name: str, value: object) -> None:
         made = name in self.given and hasattr(self, next(iter(self.given)))
-        # `model.weights |= {...}` changes the store, and then sets it to itself.
+        # `model.weights |= {...}` changes the store, then assigns it to itself.
         if made and not (isinstance(value, dict) and getattr(self, name, None) is value):
             raise self._fixed(name, "set")
         object.__setattr__(self, name, value)

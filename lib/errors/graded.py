@@ -1,15 +1,15 @@
-"""A notebook that is graded as it runs: what it only says of a run that does not pass is an error then.
+"""Notebooks that are graded as they run: what is otherwise only a message about a run that does not pass is an error.
 
     PUZZLES_GRADING=1 pytest --nbval-lax notebooks/
 
-A student's notebook runs from its first cell to its last, whatever has been solved: what is missing is said in words.
-With the variable set the same words are raised, so that the cell fails: of a function that still holds its stub, of a
-run that is correct and not within the goal, of an exercise that did not come out, and of a check of nothing. (What is
-wrong is an error in any case.)
+A student's notebook runs from the first cell to the last, whatever has been solved: messages say what is missing. With
+the variable set these messages are raised, so that the cell fails: for a function that still holds its stub, a run that
+is correct but misses the goal, an exercise with a wrong result, and a check without a run. (Mistakes are errors in any
+case.)
 
-One cause is one cell that fails. What a failed cell left behind, `out = []`, is no second mistake: the drawings and the
-check after it say that there is nothing, and pass. That a cell failed is heard from IPython, which runs it: an error
-that somebody caught is none.
+One cause makes one cell fail. What a failed cell left behind, `out = []`, is not a second mistake: the drawings and the
+check after it say that there is nothing, and pass. IPython, which runs the cells, reports which ones failed: an error
+that the student's code caught does not count.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ OFF = ("", "0", "off", "no", "false")
 
 
 def is_on() -> bool:
-    """Tell whether what this process runs is graded."""
+    """Tell whether notebooks in this process are graded."""
     return os.environ.get(VARIABLE, "").strip().lower() not in OFF
 
 
 def say(text: str, *, passed: bool) -> None:
-    """Print what came of a run; what does not pass is a CheckError with this text where that is graded."""
+    """Print the outcome of a run. When grading, an outcome that does not pass raises CheckError with this text."""
     if is_on() and not passed:
         from lib.errors.exceptions import CheckError  # here and not above: `import lib` should be quick
 
@@ -39,25 +39,25 @@ def say(text: str, *, passed: bool) -> None:
 
 
 def say_unsolved(error: NotSolved) -> None:
-    """Print that a function is unsolved. Where that is graded it is raised, unless a cell failed of it before."""
+    """Print that a function is unsolved. When grading, raise the error, unless a cell has failed with it before."""
     if is_on() and error.puzzle not in _stubs:
         raise error
     print(error)
 
 
 def say_absent(models: object, text: str) -> None:
-    """Print that there is no run. Where that is graded it is a CheckError, unless a cell that failed left none."""
+    """Print that there is no run. When grading, raise CheckError, unless a failed cell is the reason."""
     say(text, passed=any(models is one for one in _left))
 
 
 _stubs: set[str] = set()
-"""The functions of which a cell failed, as they hold their stubs."""
+"""The functions whose stubs made a cell fail."""
 _left: list[object] = []
-"""The empty lists that cells left which failed."""
+"""The empty lists that failed cells left behind."""
 
 
 def watch() -> None:
-    """Has IPython, where it runs what is graded, tell of each cell whether it failed, and what it left."""
+    """Have IPython report, when grading, which cells failed, and what they left behind."""
     from lib.errors.exceptions import NotSolved  # here and not above: `import lib` should be quick
     from lib.errors.source_lines import notebook
 

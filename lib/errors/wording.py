@@ -1,8 +1,8 @@
-"""Numbers, sets and names in words: every text and picture writes a figure, a set of ranks or a plural as here. And
-what a student's call hands in, in words, and as plain ints and names.
+"""Numbers, sets and names in words, for the figures, sets of ranks and plurals of every text and picture. Also the
+arguments of a student's calls, in words, and as plain ints and names.
 
-A number may come as numpy's, as a bool, or as a class of the student's own that calls itself equal to everything. Only
-plain ints go further: the rules compare them, and a Trace keeps them.
+A number may be numpy's, a bool, or of a class of the student's that claims to equal everything. Only plain ints go
+further: the rules compare them, and a Trace keeps them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from operator import index
 from typing import Any, cast
 
 KEPT = "\n\t\u200c\u200d"
-"""What cannot be seen and has a meaning in an honest text: ends of lines, tabs, and what joins letters or does not."""
+"""Invisible characters that honest text may need: ends of lines, tabs, joiners and non-joiners of letters."""
 MOST_NUMBERS = 16
-"""Numbers, or runs of them, that a message lists."""
+"""The most numbers, or runs of them, that a message lists."""
 
 
 def with_article(noun: str) -> str:
-    """ "weight" -> "a weight", "activation" -> "an activation"."""
+    """Return a noun with its article: "a weight", "an activation"."""
     return f"{'an' if noun[:1].lower() in 'aeio' else 'a'} {noun}"
 
 
 def shown(key: Any) -> str:
-    """Return a key as one writes it between square brackets: 1, "full"."""
+    """Return a key as written in square brackets: 1, "full"."""
     parts = cast("tuple[Any, ...]", key) if isinstance(key, tuple) else ()
     if not parts:
         return repr(cast("object", key))
@@ -33,23 +33,23 @@ def shown(key: Any) -> str:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an error says; nothing where it cannot say it, such as a number that is too long to write."""
+    """Return what an error says; "" if it cannot, as with a number that is too long to write."""
     try:
         return str.__str__(str(error))
-    except Exception:  # of a class of the student's own, it may raise anything
+    except Exception:  # an error class of the student's may raise anything
         return ""
 
 
 def plural(noun: str, number: float) -> str:
-    """Return the noun for so many things: 1 "rank", 4 "ranks", 2 "batches"."""
+    """Return the noun for a number of things: 1 "rank", 4 "ranks", 2 "batches"."""
     return noun if number == 1 else f"{noun}{'es' if noun.endswith(('ch', 's')) else 's'}"
 
 
 def visible(text: str, lines: bool = True) -> str:
-    """Somebody's text with what cannot be seen made visible: an escape, or what turns the reading direction around,
-    becomes ⟨U+001B⟩. `lines`: whether ends of lines and tabs stay; otherwise they become spaces.
+    """Return foreign text with invisible characters made visible: an escape, or one that reverses the reading
+    direction, becomes ⟨U+001B⟩. `lines`: whether ends of lines and tabs stay; otherwise they become spaces.
 
-    What joins letters, as in some scripts and in emoji, stays too. Every result can be written in UTF-8.
+    Joiners of letters, as in some scripts and in emoji, stay too. Every result can be written in UTF-8.
     """
     if text.isprintable():
         return text
@@ -65,28 +65,28 @@ def visible(text: str, lines: bool = True) -> str:
 
 
 def amount(value: float | Fraction) -> str:
-    """Return a number of elements, or what is left of one, to ten digits: 1,835,008."""
+    """Return a number of elements, or a fraction of one, to ten digits: 1,835,008."""
     return f"{float(value):,.10g}"
 
 
 def exact(value: float) -> str:
-    """Return a time to four decimals (measured ones have nine), without .0 where it is whole: 8, 33.3."""
+    """Return a time to four decimals (measured ones have nine), without .0 if it is whole: 8, 33.3."""
     value = round(value, 4)
     return str(int(value)) if value == int(value) else repr(value)
 
 
 def counted(number: int, noun: str, form: str = "") -> str:
-    """Return a count and its noun: "1 rank", "4 ranks". With the form "," thousands are parted: "1,024 ranks"."""
+    """Return a count and its noun: "1 rank", "4 ranks". The form "," separates thousands: "1,024 ranks"."""
     return f"{number:{form}} {plural(noun, number)}"
 
 
 def more(found: Sequence[object], noun: str, link: str = ", and") -> str:
-    """ ", and 2 more values like it"; nothing where there is one."""
+    """Return ", and 2 more values like it"; "" if there is only one."""
     return "" if len(found) == 1 else f"{link} {len(found) - 1} more {plural(noun, len(found) - 1)} like it"
 
 
 def runs(items: Iterable[int]) -> list[tuple[int, int]]:
-    """Return numbers as runs [first, after the last) in order: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
+    """Return numbers in order as half-open runs: {0, 1, 2, 7} -> [(0, 3), (7, 8)]."""
     if (known := getattr(items, "runs", None)) is not None:
         return [*known]
     found: list[tuple[int, int]] = []
@@ -102,7 +102,7 @@ def runs(items: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
-    """Yield runs as a message writes them, one after the other; a run of two is two numbers: "0", "4", "5", "7-9"."""
+    """Yield runs in order, as a message writes them; a run of two is two numbers: "0", "4", "5", "7-9"."""
     for first, after in found:
         if after - first > 2:
             yield f"{first}-{after - 1}"
@@ -111,7 +111,7 @@ def run_words(found: Iterable[tuple[int, int]]) -> Iterator[str]:
 
 
 def ranges(items: Iterable[int]) -> str:
-    """Return a set of numbers in order, with runs shortened; of very many their beginning and end: 0, 2-5."""
+    """Return a set of numbers in order, with runs shortened, and the middle left out if there are many: 0, 2-5."""
     return _some([*run_words(runs(items))])
 
 
@@ -122,17 +122,17 @@ def _some(parts: list[str], most: int = MOST_NUMBERS) -> str:
 
 
 def numbers(items: Iterable[int]) -> str:
-    """Return the same with the braces of a set: {0, 2-5}."""
+    """Return the same in the braces of a set: {0, 2-5}."""
     return "{" + ranges(items) + "}"
 
 
 def listed(items: Sequence[int], most: int = MOST_NUMBERS) -> str:
-    """Return a list of numbers in the order that it has, of a long one its beginning and end: [0, 2, ..., 98]."""
+    """Return a list of numbers in its own order, the middle of a long one left out: [0, 2, ..., 98]."""
     return f"[{_some([*map(str, items)], most)}]"
 
 
 def these(noun: str, items: Iterable[int]) -> str:
-    """Numbered things in a sentence: "rank 0", "ranks 0 and 1", "batches 0, 2-5"."""
+    """Name numbered things in a sentence: "rank 0", "ranks 0 and 1", "batches 0, 2-5"."""
     found = runs(items)
     count = sum(after - first for first, after in found)
     words = f"{found[0][0]} and {found[-1][1] - 1}" if count == 2 else _some([*run_words(found)])
@@ -140,16 +140,16 @@ def these(noun: str, items: Iterable[int]) -> str:
 
 
 def numbered(noun: str, items: Iterable[int]) -> str:
-    """Numbered things as a label: "rank 0", "ranks 0, 1", "batches 0, 2-5"."""
+    """Name numbered things as a label: "rank 0", "ranks 0, 1", "batches 0, 2-5"."""
     found = runs(items)
     return f"{plural(noun, sum(after - first for first, after in found))} {_some([*run_words(found)])}"
 
 
-# -- what a call hands in -----------------------------------------------------------------------------------------
+# -- arguments of a call ------------------------------------------------------------------------------------------
 
 
 def is_awaitable(thing: object) -> bool:
-    """Tell whether a thing wants to be awaited: the usual reason why it is not the value that it should be."""
+    """Tell whether a thing can be awaited: the usual reason why it is not the value that it should be."""
     return hasattr(type(thing), "__await__")
 
 
@@ -169,14 +169,14 @@ def name_of(item: Any) -> Any:
 
 
 def written(item: object) -> str:
-    """Return a thing as a message shows it: Python refuses to write very long numbers."""
+    """Return a thing as a message shows it, even a number that is too long for Python to write."""
     if type(item) is int and item.bit_length() > 100:
         return f"{'-' if item < 0 else ''}2**{item.bit_length() - 1} or more"
     return repr(item)
 
 
 def described(thing: object, describe: Callable[[object], str]) -> str:
-    """Describe in few words what stands where a value belongs. `describe` has words for what is in a list."""
+    """Describe briefly what stands where a value belongs. `describe` has the words for items of a list."""
     if isinstance(thing, int | float) and not isinstance(thing, bool):
         return f"the number {written(thing)}"
     if isinstance(thing, tuple | list):
@@ -190,5 +190,5 @@ def described(thing: object, describe: Callable[[object], str]) -> str:
         return f"{called} itself, which is not called"
     if hasattr(type(thing), "__await__"):
         return f"what {getattr(thing, '__name__', 'a call')} returned, which is not awaited"
-    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(thing))  # no two runs have the same addresses
+    text = re.sub(r" at 0x[0-9A-Fa-f]+", "", repr(thing))  # addresses differ from run to run
     return text if thing is None else f"{type(thing).__name__} {text if len(text) <= 60 else text[:57] + '...'}"

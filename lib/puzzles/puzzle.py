@@ -1,5 +1,5 @@
-"""One puzzle: what is asked of a run (its size and the hidden ones, its goals, and what a lower bound speaks of), the
-fields of its record, and its task in words."""
+"""One puzzle: what a run has to achieve (its size and the hidden ones, its goals, and the premise of its lower bound),
+the fields of its record, and its task in words."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ HINTS = ("a question", "an idea", "nearly the code")  # the kinds of hints of a 
 
 
 class Goal(NamedTuple):
-    """A goal: the true end at most at `time`, and at most `memory` elements on the rank with the highest peak. `sent`:
-    how many elements may be sent per rank, where that is part of it. `reached` is for the goals of a verdict: whether
-    the run is within it, and counts."""
+    """A goal: the true end no later than `time`, and at most `memory` elements on the rank with the highest peak.
+    `sent`: how many elements each rank may send, if that is limited. `reached` is for the goals of a verdict: whether
+    the run is within the goal, and counts."""
 
     name: str
     time: float
@@ -33,12 +33,12 @@ class Goal(NamedTuple):
 
 
 LARGEST = 10_000
-"""Ranks times layers times batches, at most, of a run that a command makes, and of a hidden size of a class: fsdp takes
-three seconds there, to be run, checked and compared. A function of yours may be simulated at any size."""
+"""The most ranks times layers times batches of a run that a command makes, and of a class's hidden size: running,
+checking and comparing fsdp takes three seconds there. Your own functions may be simulated at any size."""
 
 
 class Sized(Protocol):
-    """Anything that has the size of a run: a Trace, a record, a family of schedules."""
+    """Anything with the size of a run: a Trace, a record, a family of schedules."""
 
     @property
     def ranks(self) -> int: ...
@@ -57,7 +57,7 @@ class Size(NamedTuple):
 
     @classmethod
     def of(cls, run: Sized) -> Size:
-        """Return the size of a run, or of what a run is to be."""
+        """Return the size of a run, or of a description of runs."""
         return cls(run.ranks, run.layers, run.batches)
 
     def words(self) -> str:
@@ -66,16 +66,16 @@ class Size(NamedTuple):
         return ", ".join(counted(count, noun, ",") for count, noun in counts)
 
     def too_large(self) -> str | None:
-        """Say why no command makes anything of this size, where it is too large."""
+        """Say why no command makes anything of this size, if it is too large; else None."""
         amount = self.ranks * self.layers * self.batches
         what = f"{self.words()} are too many: ranks times layers times batches are at most {LARGEST:,}, and here"
         return f"{what} {amount:,}" if amount > LARGEST else None
 
 
 class AtSize(NamedTuple):
-    """Another size than a puzzle's own, and the mesh and the costs there, where they are not the usual ones. Of a
-    hidden size in a record: who ends later than at `time` does not reach the last goal, which is not for what only fits
-    one size."""
+    """A size other than a puzzle's own, with its mesh and costs if they are not the usual ones. At a hidden size of a
+    record, runs that end later than `time` do not reach the last goal, which is not for functions that fit only one
+    size."""
 
     ranks: int
     layers: int
@@ -85,26 +85,26 @@ class AtSize(NamedTuple):
     time: float = inf
 
     def given(self) -> dict[str, Any]:
-        """Return what simulate is given there."""
+        """Return the arguments for simulate at this size."""
         return dict(zip(self._fields[: 5 if self.costs else 4], self, strict=False))
 
 
 class Variant(NamedTuple):
-    """What else a function may be given beside the model, by name: a solution must be correct with that, or every rank
-    of it must refuse it. `sizes` are how many rows each rank has. `batches`: so many of them a rank is given then."""
+    """Arguments that a function may get besides the model, by name: a solution must be correct with them, or, if
+    `refused`, every rank must refuse them. `sizes` are the rows of each rank; `batches`: how many each rank takes."""
 
     arguments: dict[str, Any]
     refused: bool = False
     batches: int | None = None
 
     def size(self, ranks: int, layers: int, batches: int, mesh: Mesh | None) -> AtSize:
-        """Return the size of the run, of a puzzle with this one: of one batch where ranks have sizes of their own."""
+        """Return the size of the run, for a puzzle of the given size; if `sizes` are given, it has one batch."""
         sizes = self.arguments.get("sizes")
         return AtSize(ranks, layers, batches, mesh) if sizes is None else AtSize(len(sizes), layers, 1)
 
 
 class Premise(NamedTuple):
-    """The family of schedules that a puzzle's lower bound speaks of (see `lib.analysis.bounds.family`): the fields of a
+    """The family of schedules that a puzzle's lower bound is about (see `lib.analysis.bounds.family`): the fields of a
     record's `bound`."""
 
     words: str = ""
@@ -120,7 +120,7 @@ class Premise(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of a table: what a function is given, and what it has to answer; or which error it has to raise, and
+    """One line of a table: the arguments of a function, and its expected answer; or the error it has to raise, and
     why."""
 
     given: tuple[Any, ...]
@@ -131,7 +131,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Puzzle:
-    """One puzzle: its record, whose fields are described where basics.toml begins, and its place among the others.
+    """One puzzle: its record, whose fields are described at the top of basics.toml, and its place among the others.
 
     `id` is also the name of the function that a student writes. `number` counts from 1 through all chapters, and
     `label` is the number that a student sees: chapter 6's third puzzle is 6.3. The size of a plain function is 0.
@@ -172,17 +172,17 @@ class Puzzle:
 
     @property
     def stem(self) -> str:
-        """The name of its notebook, without the folder and the ending: its number within the chapter, and its id."""
+        """The name of its notebook, without folder and extension: its number within the chapter, and its id."""
         return f"{int(self.label.partition('.')[2]):02d}_{self.notebook}"
 
     @property
     def notebook(self) -> str:
-        """The puzzle that its notebook is called after: its own id, unless it is part of another."""
+        """The puzzle that its notebook is named after: its own id, unless it is part of another."""
         return self.part_of or self.id
 
     @property
     def path(self) -> str:
-        """Where its notebook lies below puzzles/ or solutions/, without the ending: `pipelines/03_interleaved`."""
+        """The path of its notebook below puzzles/ or solutions/, without extension: `pipelines/03_interleaved`."""
         return f"{self.chapter}/{self.stem}"
 
     @property
@@ -192,7 +192,7 @@ class Puzzle:
 
     @property
     def is_function(self) -> bool:
-        """Tell whether the answer is a plain function, as that of a plan is, and not a schedule."""
+        """Tell whether the answer is a plain function (as for a plan), not a schedule."""
         return self.kind != "schedule"
 
     @property
@@ -202,12 +202,12 @@ class Puzzle:
 
     @property
     def has_its_own_layers(self) -> bool:
-        """Tell whether all of its layers are described, so that there is no run of it with more of them, or fewer."""
+        """Tell whether each of its layers is described, so that no run of it can have more or fewer."""
         return 0 < self.layers == len(self.last)
 
     def described(self, layers: int) -> tuple[Layer, ...]:
-        """Return the descriptions of so many layers: one for all that are alike, or one for each where the last ones
-        are others."""
+        """Return the descriptions of a number of layers: one if all are alike, or one for each if the last ones
+        differ."""
         found = USUAL * (layers - len(self.last)) + self.last if self.last else USUAL
         return found[:1] if len(set(found)) == 1 and not found[0].of else found  # as a run has them
 
@@ -218,7 +218,7 @@ class Puzzle:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Task:
-    """The task of a puzzle. In words here; notebooks show it as a picture, in time with a schedule that reaches it."""
+    """The task of a puzzle: here in words; in notebooks a picture, with the timing of a schedule that reaches it."""
 
     record: Puzzle
 
@@ -232,7 +232,7 @@ class Task:
         return self.record.size.words() + (f"; mesh of {axes}" if axes else "")
 
     def text(self) -> str:
-        """Its size, and its goals."""
+        """Return its size and its goals."""
         record = self.record
         size = self.size()
         if record.kind == "plan":

@@ -1,7 +1,7 @@
-"""The records of the puzzles, by id, and the course that they make: chapters, notebooks, what comes before what.
+"""The records of the puzzles, by id, and the course that they form: chapters, notebooks and their order.
 
-Their only home are the files beside this module: chapters.toml says which chapters there are, and <chapter>.toml has a
-record for each puzzle, in order.
+They live only in the files beside this module: chapters.toml lists the chapters, and <chapter>.toml has a record for
+each puzzle, in order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lib.puzzles.puzzle import AtSize, Goal, Premise, Puzzle, Row, Task, Variant
 from lib.record import Lazy
 from lib.values.kinds.kind import Layer
 
-ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # which a row of a table may ask for
+ERRORS = ("ValueError", "TypeError", "KeyError", "IndexError")  # that a row of a table may ask for
 KINDS = {
     "schedule": (
         {"ranks", "layers", "batches", "goals", "hidden"},
@@ -27,26 +27,26 @@ KINDS = {
     "function": ({"table", "draws"}, {"fix"}),
     "plan": ({"runs", "goals"}, {"fix"}),
 }
-"""The kinds of answers to a puzzle: a function of a Model that each rank runs, a plain one, or one that gives the plan
-of a whole run (`lib.plan`); each with the fields that a record has for it, and those that it may have."""
+"""The kinds of answers to a puzzle: a function of a Model that each rank runs, a plain function, or one that returns
+the plan of a whole run (`lib.plan`); each with the fields that its record must have, and those that it may have."""
 
 
 class Chapter(NamedTuple):
-    """A chapter: its title, and in a sentence or two what it is about."""
+    """A chapter: its title, and a sentence or two about its content."""
 
     title: str
     about: str
 
 
 PUZZLES: Mapping[str, Puzzle] = Lazy(
-    lambda: _records(),  # looked up when it is asked
+    lambda: _records(),  # looked up on use
     lambda key, records: f"there is no puzzle {key!r}; there are {', '.join(records)}",
 )
 """The records by id, in order."""
 
 
 def schedule_record(puzzle: str) -> Puzzle:
-    """Return the record of a puzzle whose answer is a schedule. ValueError where it is a plain function."""
+    """Return the record of a puzzle whose answer is a schedule. ValueError if it is a plain function."""
     record = PUZZLES[puzzle]
     if record.is_function:
         call = f'check_function({puzzle}, puzzle="{puzzle}")'
@@ -64,7 +64,7 @@ def goal(puzzle: str) -> Task:
 
 
 def chapters() -> dict[str, Chapter]:
-    """Return the chapters by name, in order, also those that have no puzzles yet."""
+    """Return all chapters by name, in order, even those without puzzles yet."""
     every = table("lib.puzzles", "chapters")
     for name, data in every.items():
         if data.keys() != set(Chapter._fields):
@@ -73,15 +73,15 @@ def chapters() -> dict[str, Chapter]:
 
 
 def by_chapter(*, parts: bool = False) -> list[tuple[Chapter, list[Puzzle]]]:
-    """Return the chapters that have puzzles, each with its puzzles, in order: one for each notebook, or with those that
-    are `parts` of others too."""
+    """Return the chapters that have puzzles, each with its puzzles, in order: one for each notebook, or also those that
+    are `parts` of others."""
     shown = (puzzle for puzzle in PUZZLES.values() if parts or not puzzle.part_of)
     every = groupby(shown, key=lambda puzzle: puzzle.chapter)
     return [(chapters()[name], list(puzzles)) for name, puzzles in every]
 
 
 def puzzle_of_file(stem: str) -> Puzzle | None:
-    """Return the puzzle that a file is called after, <number>_<id>. The number may be one that the puzzle had
+    """Return the puzzle that a file is named after, <number>_<id>. The number may be one that the puzzle had
     before."""
     number, _, name = stem.partition("_")
     return PUZZLES[name] if number.isdigit() and name in PUZZLES else None
@@ -91,12 +91,12 @@ INTRODUCTION = 45  # minutes that the introduction takes
 
 
 def minutes_of_core() -> int:
-    """Return how many minutes the core path takes: the introduction, and each puzzle that deepens no other."""
+    """Return how many minutes the core path takes: the introduction, and every puzzle that does not deepen another."""
     return INTRODUCTION + sum(puzzle.minutes for puzzle in PUZZLES.values() if not puzzle.deepens)
 
 
 def of_one_notebook(puzzle: Puzzle) -> list[Puzzle]:
-    """Return the puzzles of the notebook of a puzzle, the one that it is called after first."""
+    """Return the puzzles in a puzzle's notebook, first the one that it is named after."""
     found = [one for one in PUZZLES.values() if one.notebook == puzzle.notebook]
     return sorted(found, key=lambda one: one.id != puzzle.notebook)
 
@@ -117,7 +117,7 @@ def _records() -> dict[str, Puzzle]:
 
 
 def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any]) -> Puzzle:
-    """A Puzzle from its TOML. ValueError for a field that there is not, or one of another kind of puzzle."""
+    """Make a Puzzle from its TOML. ValueError for an unknown field, or one of another kind of puzzle."""
     kind = data.get("kind", "schedule")
     if kind not in KINDS:
         raise ValueError(f"{key}: its kind is one of {', '.join(KINDS)}; got {kind!r}")
@@ -149,7 +149,7 @@ def _record(key: str, number: int, label: str, chapter: str, data: dict[str, Any
 
 
 def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> AtSize:
-    """A hidden size. Of as many ranks as the puzzle it has the puzzle's mesh, if none of its own."""
+    """Make a hidden size. With as many ranks as the puzzle it has the puzzle's mesh, unless it has its own."""
     size = size | ({"costs": costs_from(size["costs"])} if "costs" in size else {})
     if "mesh" not in size:
         return AtSize(**size, mesh=mesh if size.get("ranks") == ranks else None)
@@ -159,13 +159,13 @@ def _hidden(size: dict[str, Any], mesh: Mesh | None, ranks: int) -> AtSize:
 
 
 def mesh_from_table(data: dict[str, Any]) -> Mesh:
-    """Return a mesh of axes alone, `{ replica = 2, shard = 4 }`, or of more: `{ axes = { ... }, host_size = 4 }`."""
+    """Return a mesh from its axes, `{ replica = 2, shard = 4 }`, or from more: `{ axes = { ... }, host_size = 4 }`."""
     return mesh_from(data if isinstance(data.get("axes"), dict) else {"axes": data})
 
 
 def _rows(key: str, text: str) -> tuple[Row, ...]:
-    """A table from its text: on each line what is given and what is to come out, `[2, 1], [2, 4] -> 9`, in Python; or
-    which error is to be raised, and why: `[2], [0] -> raises ValueError: an axis has a size of 1 or more`."""
+    """Parse the text of a table: on each line, in Python, the arguments and the expected answer, `[2, 1], [2, 4] -> 9`,
+    or the expected error, and why: `[2], [0] -> raises ValueError: an axis has a size of 1 or more`."""
     from ast import literal_eval  # here and not above: only few puzzles have tables
 
     rows: list[Row] = []

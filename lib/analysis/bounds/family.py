@@ -1,8 +1,8 @@
-"""Families of schedules that lower bounds speak of, and why a run is not of one.
+"""Families of schedules that lower bounds apply to, and why a run is not of a family.
 
 The check accepts many ways to train: a pipeline puzzle may be solved with FSDP. A lower bound needs to know what kind
 of schedule it is about. All families here are made of the same choices, see `Family`; `excuse` finds the first thing
-that a run does otherwise. It reads operations only: values are made anew (see rebuild), nothing stated is believed.
+that a run does differently. It reads operations only: values are rebuilt (see rebuild), nothing stated is trusted.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from lib.values.placement import Elements, union
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, definite, describe
 
 PRICED = frozenset(["allreduce", "allreduce_bucket", "allgather", "scatterreduce"])
-"""Collectives of which `figures.traffic` counts what really moves, whatever the members bring."""
+"""Collectives for which `figures.traffic` counts what really moves, whatever the members bring."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
     """A kind of schedule: `stages` of layers of equal length, each on `ranks / stages` ranks that share the batches.
 
-    `sharded`: a rank holds one part of each weight of its stage, of as many as the stage has ranks; else all of it.
-    With `copies` the same part is on so many ranks of a stage, and that of a state on `state_copies`. `grouping` says
-    how many batches go through a layer at once: "all" that the rank has, "one", or "any". What else such a schedule
-    does, and what it is free to do, stands in docs/bounds.md.
+    `sharded`: a rank holds one part of each weight of its stage, cut into as many as the stage has ranks; else all of
+    it. `copies` is how many ranks of a stage have the same part, and `state_copies` the same for states. `grouping` is
+    how many batches go through a layer at once: "all" that the rank has, "one", or "any". docs/bounds.md says what else
+    such a schedule does, and what it is free to do.
     """
 
     ranks: int
@@ -53,17 +53,17 @@ class Family:
 
     @property
     def each(self) -> int:
-        """Layers of a stage."""
+        """Layers per stage."""
         return self.layers // self.stages
 
     @property
     def replicas(self) -> int:
-        """Ranks of a stage."""
+        """Ranks per stage."""
         return self.ranks // self.stages
 
     @property
     def mine(self) -> int:
-        """Batches of a rank."""
+        """Batches per rank."""
         return self.batches // self.replicas
 
     @property
@@ -91,15 +91,15 @@ class Family:
         return layer // self.each
 
     def differences(self, run: Trace) -> Iterator[str]:
-        """Tell in what a run, whose values have been made anew, is no schedule of this family."""
+        """Yield how a run, with its values rebuilt, differs from the schedules of this family."""
         return _Otherwise(run, self).differences()
 
 
 @dataclass(frozen=True, slots=True)
 class SharedWork:
-    """Schedules in which every rank updates some of every weight itself, and every backward has both of its halves.
+    """Schedules in which every rank updates a part of every weight itself, and every backward has both halves.
 
-    `described`: the layers, as a record describes them. Besides that a schedule may cut, copy and repeat as it likes.
+    `described`: the layers, as a record describes them. Otherwise a schedule may cut, copy and repeat as it likes.
     """
 
     premise: ClassVar[str] = "Every rank updates each weight, or its own part of it, and no backward leaves out a half."
@@ -114,7 +114,7 @@ class SharedWork:
         return Shape(self.layers, self.batches, self.described)
 
     def differences(self, run: Trace) -> Iterator[str]:
-        """In what a run is none of these: ranks that leave updates to others, halves that are left out."""
+        """Yield why a run is not one of these: ranks that leave updates to others, halves that are left out."""
         updated = {(rank, event.layer) for rank, event in run.events() if event.op in UPDATES}
         halves: dict[int, Elements] = defaultdict(int)
         for program in run.programs:
@@ -134,9 +134,9 @@ class SharedWork:
 
 @dataclass(frozen=True, slots=True)
 class WholeLayers:
-    """Schedules in which each layer is on one rank that trains it whole, and each rank has equally many.
+    """Schedules in which each layer is on one rank that trains it whole, and all ranks have equally many layers.
 
-    Which layers a rank has, how many batches go together, and whether backward is split, is free.
+    They may choose which layers a rank has, how many batches go together, and whether backward is split.
     """
 
     premise: ClassVar[str] = "Each layer is on one rank, whole, and each rank has equally many layers."
@@ -147,11 +147,11 @@ class WholeLayers:
 
     @property
     def each(self) -> int:
-        """Layers of a rank."""
+        """Layers per rank."""
         return self.layers // self.ranks
 
     def differences(self, run: Trace) -> Iterator[str]:
-        """In what a run is none of these: layers on several ranks, parts of layers, ranks with more layers."""
+        """Yield why a run is not one of these: layers on several ranks, parts of layers, ranks with more layers."""
         homes: dict[int, int] = {}
         for rank, event in run.events():
             if event.op not in COMPUTE or event.layer is None or event.layer == self.layers:  # the loss
@@ -165,14 +165,14 @@ class WholeLayers:
         for rank in range(self.ranks):
             if (many := sum(home == rank for home in homes.values())) * self.ranks != self.layers:
                 yield f"rank {rank} has {counted(many, 'layer')} of {self.layers}"
-        # Nobody needs the input half of layer 0, which of several ranks is not on the last one.
+        # Nothing needs the input half of layer 0, and the bound counts it only for a single rank.
         went_back = sum(len(event.batches) for _, event in run.events() if event.op in BY_INPUT and event.layer == 0)
         if self.ranks == 1 and went_back < self.batches:
             yield "the backward of layer 0 leaves out input halves"
 
 
 def excuse(run: Trace, family: Family | SharedWork | WholeLayers) -> str | None:
-    """Return the first thing in which a run is not of a family, in a sentence about the run; None where it is of it."""
+    """Return the first reason why a run is not of a family, as a sentence about the run; None if it is of it."""
     if Size.of(run) != Size.of(family):
         return "it has {} ranks, {} layers and {} batches".format(*Size.of(run))
     if run.error is not None:
@@ -187,18 +187,18 @@ def excuse(run: Trace, family: Family | SharedWork | WholeLayers) -> str | None:
 
 
 class _Otherwise:
-    """What a run, whose values have been made anew, does otherwise than a family."""
+    """What a run, with its values rebuilt, does differently from a family."""
 
     def __init__(self, run: Trace, family: Family) -> None:
         self.run, self.family = run, family
         self.owners: dict[tuple[int, int], int] = {}
-        """The rank that computes a layer on a batch."""
+        """The rank that computes each layer on each batch."""
         self.place: dict[int, int] = {}
         """The stage of each rank."""
         self.sent: set[tuple[str, int, int]] = set()
 
     def differences(self) -> Iterator[str]:
-        """Tell what it does otherwise, the first thing first."""
+        """Yield what the run does differently, the first thing first."""
         yield from self.computed()
         self.place = {rank: self.family.stage(layer) for (layer, _), rank in self.owners.items()}
         yield from self.shared_out()
@@ -213,7 +213,7 @@ class _Otherwise:
     # -- who computes what ------------------------------------------------------------------------------------------
 
     def computed(self) -> Iterator[str]:
-        """Tell whether everything is computed once, forward and backward in one place."""
+        """Yield what is not computed exactly once, with forward and backward in one place."""
         done: set[tuple[str, int, int]] = set()
         for rank, event in self.run.events():
             if event.op not in COMPUTE or not OPERATIONS[event.op].per_batch or event.layer is None:
@@ -237,7 +237,7 @@ class _Otherwise:
             yield "it leaves out batches"
 
     def shared_out(self) -> Iterator[str]:
-        """Tell whether each rank has one stage, and its share of the batches."""
+        """Yield ranks without exactly one stage, or without their share of the batches."""
         batches: dict[int, set[int]] = defaultdict(set)
         for (layer, batch), rank in sorted(self.owners.items()):
             stage = self.family.stage(layer)
@@ -253,7 +253,7 @@ class _Otherwise:
     # -- what was given, and stays ----------------------------------------------------------------------------------
 
     def given(self, program: Program, lives: Lifetimes) -> Iterator[str]:
-        """Tell whether a rank loads its part of its stage and nothing else, keeps it until its update, and updates it
+        """Yield why a rank does not load exactly its part of its stage, keep it until its update, and update it
         itself."""
         family, events, stage = self.family, program.events, self.place[program.rank]
         mine = range(stage * family.each, (stage + 1) * family.each)
@@ -292,8 +292,8 @@ class _Otherwise:
     # -- what travels -----------------------------------------------------------------------------------------------
 
     def between_hosts(self, program: Program, event: Event) -> Iterator[str]:
-        """Yield where weights are gathered inside a host: one that leaves it before its update, or does not leave it
-        after."""
+        """Yield weights that leave their host before their update, or do not leave it after, if hosts have copies of
+        them."""
         if self.family.copies == 1 or (mesh := self.run.mesh) is None:
             return
         ranks = event.group if event.peer is None else (program.rank, event.peer)
@@ -305,7 +305,7 @@ class _Otherwise:
                 yield f"rank {program.rank} brings {definite(describe(value))} to {event.op} inside its host"
 
     def collective(self, program: Program, event: Event) -> Iterator[str]:
-        """Tell whether a collective is of weights and their gradients, among the ranks of their stage."""
+        """Yield why a collective is not one of weights or their gradients among the ranks of their stage."""
         if event.op not in PRICED:
             yield f"rank {program.rank} uses {event.op}"
         for value in program.values_of(event.inputs):
@@ -317,10 +317,10 @@ class _Otherwise:
                 yield f"{event.op} of layer {value.layer} has members that are not of its stage"
 
     def message(self, program: Program, event: Event) -> Iterator[str]:
-        """Tell whether a message is one activation (or gradient) on its way to the next stage, for the first time, or
-        goes to a rank of the same stage."""
+        """Yield why a message is not one activation (or gradient) on its first way to the next stage, nor to a rank of
+        the same stage."""
         family, rank, target, values = self.family, program.rank, event.peer, program.values_of(event.inputs)
-        # A rank keeps gradients from batch to batch, and shares its layers with others.
+        # A rank adds gradients up over batches, and shares its layers with other ranks.
         adds_up = family.replicas > 1 and family.mine > 1 and family.grouping != "all"
         for value in values:
             what = definite(describe(value))
@@ -350,9 +350,9 @@ def _what(share: Fraction) -> str:
 def _stays(
     program: Program, lives: Lifetimes, kind: type[Weight | OptState], layer: int, update: int, share: Fraction
 ) -> bool:
-    """Tell whether that share of the initial values is alive whenever memory is sampled, from first forward to update.
+    """Tell whether this share of the initial values is alive at every memory sample from first forward to update.
 
-    What is loaded late was there before (see `memory`); what is given away and comes back was not there in between.
+    Values loaded late count from the start (see `memory`); those given away do not count until they come back.
     """
     first = next(i for i, event in enumerate(program.events) if event.op == "forward")
     initial = {n: v for n, v in enumerate(program.values) if isinstance(v, kind) and v.layer == layer and v.step == 0}
@@ -365,6 +365,6 @@ def _stays(
 
 
 def _part(values: Iterable[Value]) -> Fraction:
-    """Return which part of a layer some shards are together, those that overlap counted once."""
+    """Return how much of a layer some shards make up together; overlaps count once."""
     shards = [value.place.first for value in values if isinstance(value, Weight | OptState) and value.step == 0]
     return Fraction(union(shards).size, shards[0].dim.size) if shards else Fraction(0)

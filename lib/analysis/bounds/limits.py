@@ -1,7 +1,7 @@
-"""Lower bounds: what no schedule of a puzzle's family can be below, what each limit is made of, and why.
+"""Lower bounds: limits that no schedule of a puzzle's family can beat, what each limit is made of, and why it holds.
 
-`family` has the kinds of schedules that bounds speak of, and `optima` what a solver proved besides. The proofs are in
-docs/bounds.md; a limit has one in a sentence or two.
+`family` has the kinds of schedules that bounds apply to, and `optima` what a solver has proved besides. The full proofs
+are in docs/bounds.md; each limit has one in a sentence or two.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ NOTHING: Final = Limit(0.0, (), "work", False, "Of this nothing is known.")
 @dataclass(frozen=True, slots=True)
 class Bound:
     """The limits of a puzzle: the time of the true end, elements on the rank with the highest peak, elements sent by
-    the rank that sends most. They speak of a family of schedules; `premise` says which, in a sentence for a student.
+    the rank that sends most. They apply to a family of schedules; `premise` says which, in a sentence for a student.
 
-    A limit of 0 says nothing. Each holds on its own: the schedules that reach them need not be the same. `together`
-    are time and memory of one that is near both, and of which we know none that is better in both.
+    A limit of 0 says nothing. Each holds on its own: different schedules may reach them. `together` are time and memory
+    of a schedule that is near both, with none known to be better in both.
     """
 
     puzzle: str
@@ -68,12 +68,12 @@ class Bound:
     costs: Costs = UNIT
 
     def excuse(self, trace: Trace) -> str | None:
-        """Say why this run is not of the family, and so may be below the limits; None where it is."""
+        """Say why this run is not of the family, and so may be below the limits; None if it is of the family."""
         return excuse(trace, self.family)
 
     @property
     def frontier(self) -> tuple[Optimum, ...]:
-        """Proved optima from the fastest to the one with the least memory, where the family was solved at its costs."""
+        """Proved optima from the fastest to the leanest in memory, if the family was solved at these costs."""
         if self.costs != UNIT or not isinstance(self.family, Family):
             return ()
         return tuple(optimum for aim in AIMS if (optimum := solved(self.family, aim)) is not None)
@@ -86,7 +86,7 @@ def has_bound(puzzle: str) -> bool:
 
 @cache
 def lower_bound(puzzle: str) -> Bound:
-    """Return the lower bound of a puzzle at its own size. ValueError where none is known (see has_bound)."""
+    """Return the lower bound of a puzzle at its own size. ValueError if none is known (see has_bound)."""
     record = PUZZLES[puzzle] if has_bound(puzzle) else None
     if record is None or record.bound is None:
         known = ", ".join(name for name in PUZZLES if has_bound(name))
@@ -101,7 +101,7 @@ def lower_bound(puzzle: str) -> Bound:
 
 
 def work_bound(record: Puzzle) -> Bound | None:
-    """Return the lower bound at the size of a record that speaks of the work alone; None for one of a Family."""
+    """Return the lower bound, at the size of a record, from the work alone; None for a record with a Family."""
     premise = record.bound
     if premise is None or not (premise.work or premise.whole):
         return None
@@ -111,13 +111,13 @@ def work_bound(record: Puzzle) -> Bound | None:
 
 
 def bound_of(family: Family, costs: Costs = UNIT, *, reached: bool = False) -> Bound:
-    """Return the bound of a family of any size. `reached`: a schedule that reaches each limit is known."""
+    """Return the bound of a family of any size. `reached`: schedules that reach each limit are known."""
     limits = time(family, costs, reached), memory(family, reached, costs), sent(family, reached)
     return Bound("", "", *limits, family, costs=costs)
 
 
 def solved(family: Family, aim: Aim, overlap: bool = True) -> Optimum | None:
-    """Return the stored optimum of a family, where it is a pipeline of single batches that was solved; else None."""
+    """Return the stored optimum of a family if it is a pipeline of single batches that was solved; else None."""
     if family.grouping != "one" or family.ranks != family.stages:
         return None
     return stored(Size(family.stages, family.layers, family.batches, overlap), aim)
@@ -129,8 +129,7 @@ def _limit(parts: Iterable[Part], kind: str, reached: bool, proof: str) -> Limit
 
 
 def _total(parts: Iterable[Part]) -> float:
-    """Return the sum of the parts, without the dust of binary fractions: times are multiples of a billionth of a time
-    unit."""
+    """Return the sum of the parts without rounding errors: times are multiples of a billionth of a time unit."""
     return round(sum(part.amount for part in parts), 9)
 
 
@@ -138,8 +137,8 @@ def _total(parts: Iterable[Part]) -> float:
 
 
 def time(family: Family, costs: Costs, reached: bool) -> Limit:
-    """Return the time of a batch's way to the last stage, of all that this has to do, and of the way back. With one
-    stage and nothing to gather it is the work of a rank."""
+    """Return the time of a batch's way to the last stage, of all the work there, and of the way back. With one stage
+    and nothing to gather this is the work of a rank."""
     each, others = family.each, family.stages - 1
     group = family.mine if family.grouping == "all" else 1
     told_in = float(costs.least(family.layer.weight * family.state_share))
@@ -173,7 +172,7 @@ def time(family: Family, costs: Costs, reached: bool) -> Limit:
 
 
 def _way(family: Family, direction: str, layer: float, costs: Costs) -> list[Part]:
-    """Return the way through all stages but the last, at `layer` time units a layer, and a message from each."""
+    """Return the way through all stages but the last, at `layer` time units per layer, and a message from each."""
     others = family.stages - 1
     if not others:
         return []
@@ -196,17 +195,17 @@ def _time_proof(family: Family, working: bool) -> str:
 
 
 def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = False) -> Limit:
-    """Return the least time of all that share the work of layers, whatever they cut; or that cut nothing.
+    """Return the least time of all schedules that share the work of layers, however they cut it; or that cut nothing.
 
-    It is what there is to compute, shared by all ranks as if none ever waited. Of memory and of what is sent nothing is
-    said: whoever computes everything again needs little of the one, and whoever has everything sends nothing.
+    It is the work to be done, shared by all ranks as if none ever waited. This bounds neither memory nor what is sent:
+    recomputing everything needs little memory, and ranks that have everything send nothing.
     """
     if isinstance(work, WholeLayers):
         return _whole_time(work, costs, reached)
     shape, ranks = work.shape, work.ranks
     back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
     computed = updates = Fraction(0)
-    learns = [False]  # of each activation whether a weight has to do with it, so that it has a gradient
+    learns = [False]  # for each activation, whether it depends on a weight and so has a gradient
     for number, kind in enumerate(shape.kinds):
         learns.append(kind.weight is not None or any(learns[one] for one in shape.of(number)))
         once = as_written(costs.forward) + (back if learns[-1] else 0)
@@ -224,7 +223,7 @@ def work_time(work: SharedWork | WholeLayers, costs: Costs, reached: bool = Fals
 
 
 def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
-    """Return the least time of all that leave layers whole."""
+    """Return the least time of all schedules that leave layers whole."""
     fastest = min(map(costs.slowness, range(work.ranks)))
     back = min(as_written(costs.backward), as_written(costs.backward_input) + as_written(costs.backward_weight))
     below = sum(map(costs.factor, range(work.ranks - 1)))
@@ -245,7 +244,7 @@ def _whole_time(work: WholeLayers, costs: Costs, reached: bool) -> Limit:
 
 
 def memory(family: Family, reached: bool, costs: Costs = UNIT) -> Limit:
-    """Return what must be alive at one moment or another, on any rank: see `alive`."""
+    """Return what must be alive at some moment on any rank: see `alive`."""
     moment = alive(family)
     whole = family.sharded and moment.when == "start"
     proof = PROOFS["memory"]["start_sharded" if whole else moment.when]
@@ -265,23 +264,23 @@ class Moment(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Elements."""
+        """Elements in all."""
         return _total(self.parts)
 
 
 def alive(family: Family) -> Moment:
-    """Return the moment of the memory's limit, and its parts: around the last backward of the top layer of a rank's
-    stage. No message in flight is among them, for there need not be one then.
+    """Return the moment that limits memory, and its parts: around the last backward of the top layer of a rank's stage.
+    Messages in flight are not counted, for there need not be any then.
 
-    If not all batches went together, the rank has something of the others, too: of some layers no backward yet, and of
-    the rest the sums of gradients. The least over how many those are counts, and over how many batches go together.
+    Unless all batches went together, the rank also holds something of the others: some layers have had no backward yet,
+    the rest have sums of gradients. The limit is the least over their number, and over how many batches go together.
     """
     weight = family.layer.weight
     gradient = Part(weight, "gradient of a weight")
     options = [_moments(family, family.mine, ("start", "over"), "the first backward", (), gradient)]
     if family.grouping != "all" and family.mine > 1:
-        # Each backward on one batch, when some layers have had none. The gradient that it made is whole, until a
-        # collective has cut it.
+        # Each backward is on one batch, and some layers have had none. Its gradient is whole until a collective cuts
+        # it.
         shards = f", 1/{family.replicas} of each" if family.replicas > 1 else ""
         rest = Part(float(weight * (1 - Fraction(1, family.replicas))), "the rest of the gradient of a weight")
         apart: list[Moment] = []
@@ -301,8 +300,8 @@ def alive(family: Family) -> Moment:
 def _moments(
     family: Family, group: int, names: tuple[str, str], backward: str, kept: Sequence[Part], gradient: Part
 ) -> Moment:
-    """Return when the top layer's backward of a group starts, or when it is over: whichever is more. `kept` is there of
-    other batches, and `gradient` what it makes of a weight besides."""
+    """Return the moment when the top layer's backward of a group starts or is over, whichever holds more. `kept`: what
+    the rank holds of other batches; `gradient`: what backward adds to hold of a weight's gradient."""
     each, size = family.each, family.layer.batch * group
     of = f" of {group} batches each" if group > 1 else ""
     missing, shards = float(family.layer.weight * (1 - family.share)), family.share.denominator
@@ -321,8 +320,8 @@ def _moments(
 
 
 def _states(family: Family, over: bool = False) -> Part:
-    """Return what was given. `over`: the top layer has had its last backward, so what is not updated of its weight may
-    go."""
+    """Return what was given. `over`: the top layer has had its last backward, so the part of its weight that the rank
+    does not update may go."""
     amount = family.each * family.layer.weight * (family.share + family.state_share)
     layers = counted(family.each, "layer")
     if family.lends:

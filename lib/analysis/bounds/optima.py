@@ -1,10 +1,9 @@
 """The best schedules of pipelines small enough to be solved exactly, and the best orders at a known schedule's memory.
 
-`tools.solver` proved them with CP-SAT of OR-tools, and stored what it found in optima.json and best_orders.json;
-nothing here needs that package. Every one comes with a witness: for each rank its actions in order, in the words of
-`lib.schedules.pipelines.action`. That an end is *reached* can be seen by running the witness; that nothing is below is
-what the solver proved. Where it ran out of time, the record says so. docs/bounds.md says of which schedules they are
-the best.
+`tools.solver` proved them with OR-tools' CP-SAT and stored them in optima.json and best_orders.json; nothing here needs
+that package. Each comes with a witness: every rank's actions in order, in the words of
+`lib.schedules.pipelines.action`. Running the witness shows that its end can be *reached*; that nothing is better is the
+solver's proof. If it ran out of time, the record says so. docs/bounds.md says which schedules compete.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from lib.values.kinds.kind import PRICED
 Aim = Literal["fastest", "between", "leanest"]
 AIMS: tuple[Aim, ...] = ("fastest", "between", "leanest")
 """fastest: the least end, then the least peak at it. leanest: the least peak, then the least end at it. between:
-what lies between the two, and is beaten by nothing in both."""
+those between the two that nothing beats in both."""
 
 ACTIVATION: Final = PRICED.batch
-"""Elements of the activation of one batch, of the layers that optima are stored for."""
+"""Elements of one batch's activation, in the layers that optima are stored for."""
 
 
 def _records(name: str) -> dict[str, list[dict[str, Any]]]:
-    """Read the records of a file beside this one. Only what asks for them pays for it."""
+    """Read the records of a file beside this one, on first use."""
     import json
 
     return json.loads(packaged("lib.analysis.bounds", f"{name}.json"))
 
 
 class Size(NamedTuple):
-    """A pipeline: `layers` on `stages` ranks, `batches` on their own; `overlap`: messages may be awaited later."""
+    """A pipeline: `layers` on `stages` ranks, `batches` one by one; `overlap`: messages may be awaited later."""
 
     stages: int
     layers: int
@@ -47,7 +46,7 @@ class Size(NamedTuple):
 
 
 class Optimum(NamedTuple):
-    """A schedule that is best in some sense, and what is proved of it.
+    """A schedule that is best in some sense, and what is proved about it.
 
     `end` in time units and `peak` in elements are what the witness reaches. No schedule of the family whose peak is at
     most `peak` ends before `end_bound`, and none that ends at `end` or before has a peak below `peak_bound`. For the
@@ -66,7 +65,7 @@ class Optimum(NamedTuple):
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Optimum:
-        """Make one of its record in optima.json, where peaks are in activations of one batch."""
+        """Build one from its record in optima.json, where peaks are in activations of one batch."""
         fields = dict(record)
         size = Size(*(fields.pop(name) for name in Size._fields))
         peaks = {name: fields.pop(name) * ACTIVATION for name in ("peak", "peak_bound")}
@@ -75,17 +74,17 @@ class Optimum(NamedTuple):
 
 @cache
 def stored(size: Size, aim: Aim) -> Optimum | None:
-    """Return the stored optimum of a size, or None. Of those between it is the fastest."""
+    """Return the stored optimum of a size, or None; for "between", the fastest one."""
     optima = map(Optimum.of, _records("optima")["optima"])
     found = [optimum for optimum in optima if (optimum.size, optimum.aim) == (size, aim)]
     return min(found, key=lambda optimum: optimum.end, default=None)
 
 
 class BestOrder(NamedTuple):
-    """The best order that is known with the stages of a schedule, its backward split or not, and its memory.
+    """The best known order with a schedule's stages and memory, its backward split or not as there.
 
     `schedule` is the name of the schedule, which ends at `known`. `orders`, the words of each rank, end at `end`. No
-    order ends before `bound` whose ranks have at most `peak` microbatches of activations.
+    order whose ranks hold at most `peak` microbatches of activations ends before `bound`.
     """
 
     schedule: str
@@ -101,5 +100,5 @@ class BestOrder(NamedTuple):
 
 @cache
 def best_orders() -> tuple[BestOrder, ...]:
-    """Return all that are stored."""
+    """Return all stored orders."""
     return tuple(BestOrder(**record) for record in _records("best_orders")["orders"])

@@ -1,9 +1,9 @@
 """The chain of operations that led to a moment: each of them began exactly when the one before was over.
 
-It is followed back from an operation, or from the end of a gap. Of several causes at one moment the rank's own is
-taken, so that a chain changes ranks only where it must; the others stand beside it.
+It is followed back from an operation, or from the end of a gap. Among causes at one moment the rank's own is preferred,
+so that a chain changes ranks only where it must; the others are noted beside it.
 
-In words a chain is told in legs: what a rank did one after the other, and a message with both of its ends, are one.
+In words a chain is told in legs: operations of a rank in a row, or a message with both of its ends, make one leg.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Step(NamedTuple):
 
     `how` says why the next step waited for it: "own" (their rank did one after the other), "sent" (it sent what the
     next one receives), "member" (its rank came last to a collective), "stream" (the same ranks communicate one after
-    the other), "reader" (their process reads one after the other) or "room" (what its rank did then made room for a
-    message). `also` are the others that were over at the same moment, and for which the next step waited just as long.
+    the other), "reader" (their process reads one after the other) or "room" (what its rank began then made room for a
+    message). `also` are others that were over at the same moment, so that the next step waited for them just as long.
     """
 
     at: At
@@ -41,8 +41,8 @@ class Step(NamedTuple):
 
 
 def causes_before(causes: Causes, here: At) -> list[tuple[str, At]]:
-    """List all that was over just when an operation began, and so let it begin, each with its `how` (see Step); the
-    one to follow first."""
+    """List everything that ended just when an operation began, and so let it begin, each with its `how` (see Step); the
+    one to follow comes first."""
     event, found = here.event, list[tuple[str, At]]()
     start, before = event.start, causes.stream(here)
     if event.op in COLLECTIVES:
@@ -62,14 +62,14 @@ def causes_before(causes: Causes, here: At) -> list[tuple[str, At]]:
 
 
 def followed(causes: Causes, here: At | None, end: int, until: int = 0, how: str = "own") -> tuple[Step, ...]:
-    """Follow the chain that led to `end`, when an operation was over or had come so far: the last step first.
+    """Follow the chain that led to `end`, when an operation was over or had got this far: the last step first.
 
-    It goes back to what computes at the moment `until`, or before it.
+    It goes back to a computation at or before the moment `until`.
     """
     found: list[Step] = []
     seen: set[tuple[int, int]] = set()
     also: tuple[At, ...] = ()
-    while here is not None and here[:2] not in seen:  # a Trace from a file may say that something waits for itself
+    while here is not None and here[:2] not in seen:  # in a Trace from a file, something may wait for itself
         seen.add(here[:2])
         if (room := causes.room(here)) is not None and here.event.end == end:
             here, how = room, "room"  # its beginning let the message go
@@ -88,7 +88,7 @@ def followed(causes: Causes, here: At | None, end: int, until: int = 0, how: str
 def led_to(causes: Causes, gap: Gap) -> tuple[Step, ...]:
     """Follow the chain that led to the end of a gap, back to what was computed when it began; the last step first.
 
-    Nothing where nobody knows what led there: in a run that failed, or was measured.
+    Empty if what led there is unknown: in a run that failed, or was measured.
     """
     here, how = gap.before, "own"
     if gap.kind == "drain":
@@ -104,13 +104,13 @@ def led_to(causes: Causes, gap: Gap) -> tuple[Step, ...]:
 
 
 HOW: Final[dict[str, str]] = WORDS["legs"]
-"""Why what comes next in time waited, in words with places for what came before."""
+"""Why the later step waited, in words with placeholders for the earlier one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """Steps of a chain that are told together, the last first: operations of one kind that a rank did one after the
-    other, or a message as it is sent and received. `how` is the row of HOW that leads from them to the leg after."""
+    """Steps of a chain that are told together, the last first: operations of one kind that a rank did in a row, or a
+    message as it is sent and received. `how` is the row of HOW that leads to the next leg in time."""
 
     steps: tuple[Step, ...]
     how: str
@@ -127,7 +127,7 @@ class Leg:
 
     @property
     def rank(self) -> int:
-        """The rank that does it; of a message the one that sends."""
+        """The rank that does it; for a message, the sender."""
         return self.steps[-1].at.rank
 
     def what(self, run: Trace) -> str:
@@ -146,8 +146,8 @@ class Leg:
         return f"{self.what(run)} on rank {self.rank}" if own else self.what(run)
 
     def text(self, run: Trace, file: str = "") -> str:
-        """Say how it led to what came next, when it was, where the student wrote it, and what else was as late. `file`
-        is the one that needs no name."""
+        """Say how it led to what came next, when it was, where the student wrote it, and what else was as late. Lines
+        in `file` are named without it."""
         said = HOW[self.how].format(what=self.what(run), place=self.place(run), rank=self.rank)
         where = written_at(run, [step.at for step in reversed(self.steps)], file)
         said += f": {exact(units(self.start))} to {exact(units(self.end))}{f' ({where})' if where else ''}"
@@ -161,7 +161,7 @@ class Leg:
 
 
 def legs(run: Trace, steps: Sequence[Step], late: At | None = None) -> list[Leg]:
-    """Put a chain into legs, the last first. `late` is the operation that could only begin when the chain was over."""
+    """Divide a chain into legs, the last first. `late` is the operation that could begin only after the chain."""
     found: list[list[Step]] = []
     for step in steps:
         ops = (found[-1][-1].at.event.op if found else "", step.at.event.op)
@@ -188,8 +188,8 @@ def _how(run: Trace, step: Step, late: At | None) -> str:
 
 
 def _uses(run: Trace, late: At, early: At) -> bool:
-    """Tell whether an operation uses what an earlier one of its rank made, as it is or added up, put together or
-    cut."""
+    """Tell whether an operation uses what an earlier one of its rank made, as it is, or after adding, joining or
+    cutting."""
     events, makers = run.programs[late.rank].events, run.lifetimes()[late.rank].maker
     waiting, seen = [late.number], set[int]()
     while waiting:
@@ -203,16 +203,16 @@ def _uses(run: Trace, late: At, early: At) -> bool:
 
 
 def carried(run: Trace, at: At) -> str:
-    """Say what a message carries: "the gradient of activation 4, batch 0"; of more than three values how many. Nothing
-    where it is no value."""
+    """Say what a message carries: "the gradient of activation 4, batch 0", or how many values if more than three; "" if
+    it carries no value."""
     event, program = at.event, run.programs[at.rank]
     values: list[Value] = program.values_of(event.inputs if event.op == "pass_to" else event.outputs)
     return f"{len(values)} values" if len(values) > 3 else ", ".join(map(definite, map(describe, values)))
 
 
 def written_at(run: Trace, done: Sequence[At], file: str = "") -> str:
-    """Name the student's lines of some operations: "line 12", "lines 12, 15"; with their file, but for one that needs
-    no name."""
+    """Name the student's lines of some operations: "line 12", "lines 12, 15"; with their files, except for lines in
+    `file`."""
     found: dict[str, set[int]] = defaultdict(set)
     for place in [run.place(at.event) for at in done]:
         if place is not None:
@@ -224,8 +224,8 @@ def written_at(run: Trace, done: Sequence[At], file: str = "") -> str:
 
 
 def pieces(causes: Causes, steps: Sequence[Step], start: int, end: int) -> Iterator[tuple[At, bool, int]]:
-    """Yield how many ticks each operation of a chain has from `start` to `end`; those by which a communication is
-    longer because it shares its links by themselves (True)."""
+    """Yield how many ticks each operation of a chain has from `start` to `end`; separately (True), those by which
+    sharing its links makes a communication longer."""
     for step in steps:
         alone = causes.by_itself(step.at)
         until = step.end if alone is None else min(alone, step.end)
@@ -235,7 +235,7 @@ def pieces(causes: Causes, steps: Sequence[Step], start: int, end: int) -> Itera
 
 
 def amounts(causes: Causes, steps: Sequence[Step], start: int, end: int) -> str:
-    """Say what a chain is made of, the most first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
+    """Say what a chain is made of, the largest part first: "4 of forward (ranks 2, 3), 0.2 of messages"."""
     found, ranks = Counter[str](), defaultdict[str, set[int]](set)
     for at, shared, took in pieces(causes, steps, start, end):
         kind = "waiting for shared links" if shared else operations(at.event)

@@ -1,7 +1,7 @@
 """The critical path of a run: the chain of operations that determines its end, and how late all others may be.
 
-Slack is worked out in one pass back over what depends on what, all else taking as long as it did. What takes shared
-links is taken to be as long as it was in this run: how long it would be at another time, only a new timing can say.
+Slack is worked out in one backward pass over the dependencies, with all operations as long as they were. This includes
+those on shared links, though at another time they might take longer or shorter: only a new timing could tell.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ PARTS = {
 
 
 class Tight(NamedTuple):
-    """The slack of a rank: how many of its computations have none, of how many; and the least slack, in ticks, of
-    any."""
+    """The slack of a rank: how many of its computations have none, how many there are, and the least slack of any, in
+    ticks."""
 
     tight: int
     every: int
@@ -56,9 +56,9 @@ class Tight(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Path(Answer):
-    """The critical path: operations of which each begins exactly when the one before is over, from 0 to the end.
+    """The critical path: operations that each begin exactly when the one before is over, from 0 to the end.
 
-    A message that waits for room is not on it: what let its sender go on is what the receiver did. `chain` has its
+    A message that waits for room is not on it; what the receiver did to let the sender go on is. `chain` has its
     steps, the last first.
     """
 
@@ -67,8 +67,8 @@ class Path(Answer):
 
     @cached_property
     def steps(self) -> tuple[At, ...]:
-        """Its operations in order: of a read the part up to the moment at which its reader turns to the next one, as
-        what it copies then is on no path."""
+        """Its operations in order; reads only until their reader turns to the next one, as the copy after that is on no
+        path."""
         found: list[At] = []
         for here, start, end, *_ in reversed(self.chain):
             event = here.event if here.event.end == end else here.event.at(here.event.issued, start, end - start)
@@ -76,7 +76,7 @@ class Path(Answer):
         return tuple(found)
 
     def parts(self) -> tuple[tuple[str, int], ...]:
-        """Add up its ticks by kind of operation: forward, backward, update, messages, and each collective."""
+        """Ticks of the path by kind of operation: forward, backward, update, messages, and each collective."""
         rows = [row.title for row in OPERATIONS.values() if row.name in COMPUTE]
         found: dict[str, int] = dict.fromkeys([*rows, "messages"], 0)
         for _, _, event in self.steps:
@@ -84,15 +84,15 @@ class Path(Answer):
         return tuple(part for part in found.items() if part[1])
 
     def by_rank(self) -> list[dict[str, int]]:
-        """Add up for each rank the ticks of the path that are its own, by PARTS: of a collective those of the rank by
-        which the path leaves it."""
+        """Add up each rank's own ticks on the path, by PARTS; a collective counts for the rank where the path leaves
+        it."""
         found = [dict.fromkeys(PARTS, 0) for _ in self.run.programs]
         for at, shared, took in pieces(causes_of(self.run), self.chain, 0, makespan(self.run)):
             found[at.rank]["links" if shared else time_kind(at.event)] += took
         return found
 
     def tight(self) -> list[Tight]:
-        """Count for each rank how much of what it computes has no slack."""
+        """Count how many computations of each rank have no slack."""
         found: list[Tight] = []
         for program, left in zip(self.run.programs, slack(self.run), strict=True):
             pairs = zip(program.events, left, strict=True)
@@ -101,7 +101,7 @@ class Path(Answer):
         return found
 
     def ranks(self) -> tuple[int, ...]:
-        """Return the ranks that it goes through, in order."""
+        """Return the ranks on the path, in order."""
         ranks = [step.rank for step in self.steps]
         return tuple(rank for i, rank in enumerate(ranks) if i == 0 or ranks[i - 1] != rank)
 
@@ -110,12 +110,12 @@ class Path(Answer):
         return ", ".join(f"{exact(units(ticks))} {name}" for name, ticks in self.parts())
 
     def head(self) -> str:
-        """Say when the run is over, and what that is made of."""
+        """Say when the run is over, and what the path is made of."""
         over = "ends" if self.run.error is None else "stopped"
         return f"The run {over} at {exact(units(makespan(self.run)))}. Critical path: {self.made_of() or 'nothing'}."
 
     def lines(self) -> list[str]:
-        """Say what each rank has of the path, and its slack; ranks with the same are told together."""
+        """Say each rank's part of the path, and its slack; ranks with the same share a line."""
         found: dict[str, list[int]] = {}
         for rank, (mine, late) in enumerate(zip(self.by_rank(), self.tight(), strict=True)):
             parts = ", ".join(f"{exact(units(mine[part]))} {words}" for part, words in PARTS.items() if mine[part])
@@ -124,7 +124,7 @@ class Path(Answer):
 
 
 def time_kind(event: Event) -> str:
-    """Return the part of a run's time that an operation is of: "compute", "messages", "collectives" or "reading"."""
+    """Return what an operation's time counts as: "compute", "messages", "collectives" or "reading"."""
     if event.op in COLLECTIVES:
         return "collectives"
     return "messages" if event.op in MESSAGES else "reading" if feeds(event) else "compute"
@@ -137,8 +137,8 @@ def critical_path(models: Sequence[ModelLike]) -> Path | None: ...
 def critical_path(models: Trace | Sequence[ModelLike]) -> Path | None:
     """Follow the chain of operations that determines the end, back from the one that ends last.
 
-    Takes a Trace, or the Models that simulate returned; None where there is no run, which is said. Of several causes at
-    one moment the rank's own is taken, so that the path changes ranks only where it must.
+    Takes a Trace, or the Models that simulate returned; None, with a message, if there is no run. Among causes at one
+    moment the rank's own is preferred, so that the path changes ranks only where it must.
 
     >>> async def slow_pair(model):
     ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
@@ -160,8 +160,8 @@ def critical_path(models: Trace | Sequence[ModelLike]) -> Path | None:
 
 @kept
 def slack(run: Trace) -> list[list[int | None]]:
-    """Return for each event of each rank how much later it may be over, in ticks. None for what never began, and for
-    a wait, which takes what is left."""
+    """Return how much later each event of each rank may be over, in ticks; None for what never began, and for waits,
+    which take whatever time is left."""
     latest, first = _Latest(run).over, order(run).first
     return [
         [
@@ -173,28 +173,28 @@ def slack(run: Trace) -> list[list[int | None]]:
 
 
 class _Latest:
-    """The latest moments at which things may be. What nothing waits for may be at the end of the run.
+    """The latest moments at which things may happen. What nothing waits for may happen as late as the end of the run.
 
-    Events have their numbers in `order`, which is gone through backwards.
+    Events have their numbers in `order`, which is processed backwards.
     """
 
     def __init__(self, run: Trace) -> None:
         self.run, self.order = run, order(run)
         self.events, first, end = self.order.events, self.order.first, makespan(run)
-        # When a rank has to come to what it does next, when an event has to be over, and when it has to be issued,
-        # where anything waits for that.
+        # When a rank has to reach its next event, when an event has to be over, and, if anything waits for that, when
+        # it has to be issued.
         self.clocks, self.over, self.issued = [end] * run.ranks, [end] * len(self.events), dict[int, int]()
-        # When the next communication on a stream has to begin, or a reader to turn to the next request; and when a
-        # process has to have read a batch.
+        # When the next communication on a stream has to begin, or a reader has to turn to the next request; and when a
+        # process must have read a batch.
         self.next, self.there = (defaultdict[Hashable, int](lambda: end) for _ in range(2))
-        self.later: dict[tuple[int, int], int] = {}  # of each pair of ranks the message after the one that is looked at
+        self.later: dict[tuple[int, int], int] = {}  # by pair of ranks, the message after the current one
         causes, by_itself, readers = causes_of(run), alone(run), Readers(run.costs, run.mesh)
-        self.lengths = {  # of messages that waited for room
+        self.lengths = {  # for messages that waited for room
             first[source] + sent: by_itself[source, sent]
             for source, sent, _, _ in (messages(run) if by_itself else ())
             if causes.room(causes.at(source, sent)) is not None
         }
-        self.fresh: dict[int, tuple[int, ...]] = {}  # what a reader read for a request, and had not read before
+        self.fresh: dict[int, tuple[int, ...]] = {}  # what a reader first read for a request
         for rank, number in chain.from_iterable(requests(run).values()):
             event = run.programs[rank].events[number]
             self.fresh[first[rank] + number] = readers.read(rank, event.batches, event.issued).fresh
@@ -209,7 +209,7 @@ class _Latest:
                 if self.events[number].op == "pass_to":
                     self._send(rank, number)
                 self.clocks[rank] = min(self.clocks[rank], self.issued.get(number, self.clocks[rank]))
-            elif kind == "meet":  # the rank is the number of the group, which has one stream
+            elif kind == "meet":  # rank is the group's number; a group has one stream
                 self.over[number] = min([self.over[member] for member in others])
                 start = self._begin(rank, number)
                 for member in others:
@@ -220,7 +220,7 @@ class _Latest:
                 self._read(rank, number)
 
     def _begin(self, stream: Hashable, number: int) -> int:
-        """Return when an event has to begin that is followed by others on its stream."""
+        """Return when an event has to begin, given what follows on its stream."""
         over = self.over[number] = min(self.over[number], self.next[stream])
         start = self.next[stream] = over - self.lengths.get(number, self.events[number].length)
         return start
@@ -235,7 +235,7 @@ class _Latest:
         if later is not None:
             self._send(source, later)
         start = self._begin(stream, received)
-        if later is not None and self.run.costs.shared:  # which has room when this one begins to be received
+        if later is not None and self.run.costs.shared:  # it has room once this one begins to be received
             self.next[stream] = start = min(start, self.over[later])
             self.over[received] = start + self.events[received].length
         self.issued[received] = start

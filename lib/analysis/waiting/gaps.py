@@ -1,7 +1,7 @@
 """Where the gaps (bubbles) of a run are, and why each is there.
 
-A gap is an interval in which a rank's compute clock does not compute. Its gaps and what it computes add up to the end
-of the whole run, exactly. Every gap has a kind; KINDS has them, and what is said of each.
+A gap is an interval in which a rank does not compute. A rank's gaps and computations add up exactly to the length of
+the whole run. Every gap has a kind; KINDS has them, with their words.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lib.values.operations import COMPUTE, READS
 
 
 class Kind(NamedTuple):
-    """A kind of gap, and what is said of each: a row of words.toml, which says what the words are filled in with."""
+    """A kind of gap and its words: a row of words.toml, which says what they are filled in with."""
 
     why: str
     reason: str
@@ -38,9 +38,9 @@ KINDS: Final = {name: Kind(**row) for name, row in WORDS["gaps"].items()}
 class Gap:
     """A stretch, in ticks, in which a rank computes nothing.
 
-    `before` is the communication in which the rank spends it, None at the end of its program. `late` is the rank for
-    which it waits, and `cause` the operation that made it wait: what kept the late rank, the communication itself, or
-    at the end of its program the operation that ends the run.
+    `before` is the communication in which the rank spends it, None at the end of its program. `late` is the rank that
+    it waits for, and `cause` the operation that made it wait: what kept the late rank busy, the communication itself,
+    or, at the end of its program, the operation that ends the run.
     """
 
     rank: int
@@ -57,8 +57,8 @@ class Gap:
         return self.end - self.start
 
     def text(self, ranks: str = "") -> str:
-        """Say who waits, how long, from when to when, for what, and why that was late; of several `ranks`, that each
-        does."""
+        """Say which rank waits, how long, from when to when, for what, and why that was late; for several `ranks`, say
+        it of each."""
         when = f"{in_units(self.length)} ({exact(units(self.start))} to {exact(units(self.end))})"
         return f"{ranks or f'rank {self.rank}'} {KINDS[self.kind].verb[bool(ranks)]} {when}{self.why()}"
 
@@ -83,7 +83,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Gaps of one kind and with one reason, the longest first. `ticks` is how much they are together."""
+    """Gaps of one kind and with one reason, the longest first. `ticks` is their total length."""
 
     gaps: tuple[Gap, ...]
 
@@ -94,11 +94,11 @@ class Group:
 
     @property
     def ticks(self) -> int:
-        """The length of all its gaps together."""
+        """The total length of its gaps."""
         return sum(gap.length for gap in self.gaps)
 
     def text(self) -> str:
-        """Say how much, how often, on which ranks, and why; of gaps that differ, the longest as an example."""
+        """Say how much, how often, on which ranks, and why; if the gaps differ, with the longest as an example."""
         first, ranks = self.gaps[0], numbered("rank", {gap.rank for gap in self.gaps})
         if len(self.gaps) == 1:
             return first.text()
@@ -125,7 +125,7 @@ class Group:
 
 
 def grouped(found: Iterable[Gap]) -> tuple[Group, ...]:
-    """Group gaps of one kind and with one reason, the groups that are longest in all first."""
+    """Group gaps by kind and reason, the groups with the longest total first."""
     alike: dict[tuple[str, str, str], list[Gap]] = {}
     for gap in found:
         kind = KINDS[gap.kind]
@@ -165,8 +165,8 @@ def gaps(run: Trace) -> tuple[Gap, ...]:
 
 
 def _phases(causes: Causes, here: At, span: Span) -> Iterator[tuple[str, int, int | None, At | None]]:
-    """Yield what a communication goes through that a rank spends a span in: the kind of gap, until when it goes on, the
-    rank that is late, and the cause."""
+    """Yield the phases of a communication in which a rank spends a span: the kind of gap, its end, the rank that is
+    late, and the cause."""
     event, sent = here.event, causes.sent(here) if here.event.op == "receive" else None
     if event.start is None:
         yield "never", span.end, None, None
@@ -175,7 +175,7 @@ def _phases(causes: Causes, here: At, span: Span) -> Iterator[tuple[str, int, in
         yield "collective", last.event.issued, last.rank, causes.kept(last)
     elif sent is not None and sent.event.end is not None and sent.event.start is not None:
         issued, start, end = sent.event.issued, sent.event.start, sent.event.end
-        if span.start < issued:  # then its being sent belongs to the wait for it
+        if span.start < issued:  # then sending it is part of the wait for it
             yield "message", end if start == issued else issued, sent.rank, causes.kept(sent)
         yield "stream", start, sent.rank, causes.stream(sent)
         yield "communication", end, None, here

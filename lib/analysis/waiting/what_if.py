@@ -1,10 +1,10 @@
 """what_if: the same run with something faster, or free. The order of operations stays; only the times are new.
 
-Nothing of the student's runs again: the Trace is timed anew (see `lib.trace.retiming`). What a schedule would do
-otherwise if it knew of the change is another schedule, and another run.
+None of the student's code runs again: the Trace is timed anew (see `lib.trace.retiming`). A schedule that adapts to the
+change would be another schedule, and another run.
 
-It answers what causal profiling tries on a running program by slowing everything else down (Curtsinger, Berger: Coz,
-SOSP 2015).
+Causal profiling answers the same question for a running program by slowing everything else down (Curtsinger, Berger:
+Coz, SOSP 2015).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, TIMED
 
 FAMILIES: Final[Mapping[str, Container[str]]] = {"compute": COMPUTE, "messages": MESSAGES, "collectives": COLLECTIVES}
-"""Operations that have a name together."""
+"""Names for groups of operations."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """A change: something that is to be faster, and how many times as fast (None: it takes no time).
+    """A change: what becomes faster, and how many times as fast (None: it takes no time).
 
-    `rank`: what it computes, or of the operation that is named what it takes part in. `op`: an operation by its name,
-    or one of FAMILIES. `layer`: what is computed with it. `link`: what two ranks send each other. `group`: collectives
-    along an axis of the mesh, or over these ranks.
+    `rank`: what it computes, or, with an `op`, all such operations that it takes part in. `op`: the name of an
+    operation, or of FAMILIES. `layer`: what is computed with it. `link`: what two ranks send each other. `group`:
+    collectives along an axis of the mesh, or over these ranks.
     """
 
     rank: int | tuple[int, ...] | None = None
@@ -48,12 +48,12 @@ class Change:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The ranks that are named, as such and as the ends of a link."""
+        """All ranks named, by `rank` or as ends of a link."""
         own = self.rank if isinstance(self.rank, tuple) else () if self.rank is None else (self.rank,)
         return own + (self.link or ())
 
     def touches(self, run: Trace, rank: int, event: Event) -> bool:
-        """Tell whether an event of a rank changes."""
+        """Tell whether the change applies to an event of a rank."""
         between = self.link is not None or self.group is not None
         ops = (self.op,) if self.op is not None else COMMUNICATION if between else COMPUTE
         if event.op not in FAMILIES.get(self.op or "", ops) or (self.layer is not None and event.layer != self.layer):
@@ -91,7 +91,7 @@ class Change:
         return words
 
     def words(self) -> str:
-        """Say what is supposed: "If forward on rank 3 were 1.2 times as fast"."""
+        """State the assumption: "If forward on rank 3 were 1.2 times as fast"."""
         if self.faster is None:
             return f"If {self.what()} took no time"
         if self.faster < 1:
@@ -101,8 +101,8 @@ class Change:
 
 @dataclass(frozen=True, repr=False)
 class WhatIf(Answer):
-    """A run as it was, and timed anew with a change. `words` begin a sentence with what is supposed; `change` is None
-    where all costs are others."""
+    """A run as it was, and timed anew with a change. `words` begin a sentence with the assumption; `change` is None if
+    the costs as a whole were replaced."""
 
     before: Trace
     after: Trace
@@ -115,7 +115,7 @@ class WhatIf(Answer):
         return makespan(self.before) - makespan(self.after)
 
     def head(self) -> str:
-        """Say when the run ends then."""
+        """Say when the run would end."""
         whole = makespan(self.before)
         start, end = exact(units(whole)), exact(units(makespan(self.after)))
         if not self.gain:
@@ -125,13 +125,13 @@ class WhatIf(Answer):
         return f"{self.words}, the run would end at {end} instead of {start}: {apart}."
 
     def ends(self) -> Iterator[str]:
-        """Say what becomes of the memory and of the gaps, and what was not asked."""
+        """Say what becomes of memory and gaps, and what the answer leaves out."""
         old, new = peak(self.before), peak(self.after)
         if old.elements == new.elements:
             yield f"The peak stays: {amount(old.elements)} elements on rank {old.rank}."
         else:
             yield f"The peak: {amount(new.elements)} elements instead of {amount(old.elements)}."
-        # A gap is the same where its rank idles in the same operation, or at its end, for a reason of the same kind.
+        # Gaps match if the rank idles in the same operation, or at its end, for the same kind of reason.
         before, now = gaps(self.before), Counter[tuple[object, ...]]()
         for gap in gaps(self.after):
             now[_key(gap)] += gap.length
@@ -164,14 +164,14 @@ def what_if(
 ) -> WhatIf | None:
     """Time a run anew as if something were faster: `what_if(out, rank=3, faster=1.2)`.
 
-    Say what: `rank=3` (what it computes; or several ranks), `op="backward"` (or "compute", "messages", "collectives"),
+    Choose by `rank=3` (what it computes; or several ranks), `op="backward"` (or "compute", "messages", "collectives"),
     `layer=7`, `link=(0, 1)` (what these send each other), `group="data"` (collectives along that axis), or several of
-    these, which must all be so. `faster=2` is twice as fast, 0.5 half as fast; without it, it takes no time. Or give
+    these, which must all apply. `faster=2` is twice as fast, 0.5 half as fast; without it, no time is taken. Or give
     other `costs`.
 
     Takes the Models that simulate returned, or a Trace, whose order stays as it was: it is timed anew, and a bare
-    receive() keeps the message that it got. None where there is no run, which is said. ValueError where nothing in the
-    run is like that.
+    receive() keeps the message that it got. None, with a message, if there is no run. ValueError if nothing in the run
+    matches.
 
     >>> async def slow_pair(model):
     ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
@@ -208,7 +208,7 @@ def what_if(
 
 
 def _require(run: Trace, change: Change) -> None:
-    """ValueError where nothing in a run can be touched by a change."""
+    """Raise ValueError if a change applies to nothing in a run."""
     if change.op is not None and str(change.op) not in {*FAMILIES, *OPERATIONS, *COLLECTIVES}:
         known = ", ".join(sorted({event.op for _, event in run.events() if event.op in TIMED and event.length}))
         raise ValueError(f"op= is one of {', '.join(FAMILIES)}, or an operation: {known}; got {change.op!r}")

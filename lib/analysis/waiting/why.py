@@ -1,7 +1,7 @@
 """why: what a rank waits for at a moment, followed back to what really held it up.
 
-A rank that waits although it has something to do waits for its own program: it holds work back, mostly so that it need
-not hold what that work makes. So what it could compute meanwhile is said too.
+A rank that waits though it has work to do is held up by its own program, which holds work back, mostly to save the
+memory for its results. So `why` also says what the rank could compute meanwhile.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lib.values.operations import COMMUNICATION, COMPUTE
 from lib.values.values import Elements
 
 LEGS = 12
-"""Legs of a chain that are told one by one; of a longer one those nearest to the gap, and the last."""
+"""The most legs of a chain that are told; of a longer chain, those nearest to the gap, and the last."""
 
 
 class Ready(NamedTuple):
-    """An operation whose inputs were there from a moment on (in ticks): how many elements it makes, how many the rank
-    has in the gap, and how many at its peak."""
+    """An operation whose inputs were available from some tick on: how many elements it makes, how many the rank has in
+    the gap, and how many at its peak."""
 
     at: At
     time: int
@@ -43,8 +43,8 @@ class Ready(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Why(Answer):
-    """The answer to why a rank idles at a moment (in ticks). `gap` is where it idles, None where it is `busy` with
-    an operation, and `steps` is the chain that led to the gap's end, the last step first."""
+    """The answer to why a rank idles at a moment (in ticks). `gap` is where it idles, None if it is `busy` with an
+    operation, and `steps` is the chain that led to the gap's end, the last step first."""
 
     run: Trace
     rank: int
@@ -61,11 +61,11 @@ class Why(Answer):
 
     @cached_property
     def ready(self) -> Ready | None:
-        """Return what the rank could have computed meanwhile, if its program had it earlier."""
+        """Return what the rank could have computed meanwhile, had its program done that earlier."""
         return None if self.gap is None else ready_meanwhile(self.run, self.gap)
 
     def told(self) -> list[tuple[str, str]]:
-        """Tell the legs, each with its number; those that are left out are counted, without one."""
+        """Return the legs with their numbers; those left out are counted, without a number."""
         many, file = len(self.legs), self.file
         shown = [(number, leg) for number, leg in enumerate(self.legs, 1) if number < LEGS or number == many]
         said = [(str(number), leg.text(self.run, file)) for number, leg in shown]
@@ -94,13 +94,13 @@ class Why(Answer):
 
     @property
     def file(self) -> str:
-        """The student's file, which is named once."""
+        """The student's file, to be named only once."""
         ats = [at for at in (self._here, *(step.at for step in self.steps)) if at is not None]
         place = next((place for at in ats if (place := self.run.place(at.event)) is not None), None)
         return "" if place is None else place.file
 
     def lines(self) -> Iterator[str]:
-        """Tell the chain, one leg a line."""
+        """Yield the chain, one leg per line."""
         for number, words in self.told():
             yield f"{number}. {words}" if number else words
 
@@ -131,8 +131,8 @@ def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | No
     """Say why a rank idles at a moment: what it waits for, what that waited for, and so on, back to what held it all
     up.
 
-    Takes the Models that simulate returned, or a Trace. Where the rank does not idle then it says what it does. None
-    where there is no run, which is said. ValueError where the run has no such rank, or no such moment.
+    Takes the Models that simulate returned, or a Trace, and a time in time units. If the rank is busy, says with what.
+    None, with a message, if there is no run. ValueError if the run has no such rank, or no such moment.
 
     >>> async def slow_pair(model):
     ...     model.forward(0, model.get_activation([model.rank]), model.load_weights(0)[0])
@@ -153,7 +153,7 @@ def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | No
         raise ValueError(f"this run goes from 0 to {exact(units(whole))}; got time={time!r}")
     if not whole:
         raise ValueError("nothing takes time in this run, so nobody waits")
-    moment = min(ticks(time), whole - 1)  # the end belongs to what is over then
+    moment = min(ticks(time), whole - 1)  # the end counts as part of what ends there
     causes = causes_of(run)
     for gap in gaps(run):
         if gap.rank == rank and gap.start <= moment < gap.end:
@@ -164,21 +164,21 @@ def why(models: Trace | Sequence[ModelLike], rank: int, time: float) -> Why | No
 
 
 def ready_meanwhile(run: Trace, gap: Gap) -> Ready | None:
-    """Return the first operation after a gap that could have been computed in it; None where there is none."""
+    """Return the first operation after a gap that could have been computed in it; None if there is none."""
     if gap.before is None or gap.kind in ("unknown", "never", "stopped"):
         return None
     program, causes = run.programs[gap.rank], causes_of(run)
-    # The event in which the rank waits: of a communication that it issued before, the wait for it.
+    # The event in which the rank waits; for a communication issued earlier, its wait.
     spans = causes.spans[gap.rank]
     first = spans[bisect_right(spans, gap.start, key=attrgetter("start")) - 1].at
-    # Messages of the rank for which this one waits cannot be taken before the one that it waits for.
+    # A message from the same sender cannot be received before the one that this rank waits for.
     channel = gap.before.event.peer if gap.before.event.op == "receive" else None
     maker, found = run.lifetimes()[gap.rank].maker, dict[int, int | None]()
 
     def there(number: int) -> int | None:
-        """Return when all that an event gives could be there; None where that is not before the gap is over."""
+        """Return when all outputs of an event could be there; None if not before the gap is over."""
         if number not in found:
-            found[number] = None  # while it is asked for: a file may say that something needs itself
+            found[number] = None  # in the meantime: in a file, something may need itself
             event, early = program.events[number], number < first
             if event.op in COMMUNICATION:
                 sent = causes.sent(At(gap.rank, number, event))

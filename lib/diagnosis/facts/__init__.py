@@ -1,4 +1,4 @@
-"""Facts: one for each rule that values can break, with its words (`words.toml`), and the cause that a run tells."""
+"""Facts: one for each rule that values can break, with its words (`words.toml`) and the likely causes in a run."""
 
 from lib.diagnosis.facts.arguments import *  # noqa: F403
 from lib.diagnosis.facts.grids import *  # noqa: F403

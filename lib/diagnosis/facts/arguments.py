@@ -1,4 +1,4 @@
-"""Facts of what an operation is given: its kind, its layer, its batches; and where it came from."""
+"""Facts about what an operation is given: its kind, layer and batches, and where it came from."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Besides", "EndlessBatches", "NoBatch", "NoKind", "NoLayer", "NoValue
 __all__ += ["NothingBeside", "NothingToGet", "OtherBatches", "Unread", "Unweighted", "WrongKind", "WrongLayer"]
 
 SHOWN, CUT_OFF = 40, 1000
-"""Things that a message lists, and numbers of which `rules` may have left more out."""
+"""The most things that a message lists, and how many numbers `rules` passes on before it leaves any out."""
 MADE_BY_HAND = "take it from an operation: load_weights, forward, backward, update or a collective"
 
 
@@ -31,7 +31,7 @@ def _order(op: str) -> str:
 
 
 def _some(items: Iterable[Any]) -> str:
-    """Some things in order: numbers as runs, and after them what is none, or is too long to be written."""
+    """List things in order: numbers as runs, then all that are not numbers, or too long to write."""
     numbers = {item for item in items if isinstance(item, int) and item.bit_length() <= 100}
     others = sorted(written(item) for item in items if item not in numbers)[:SHOWN]
     more = ["..."] if len(numbers) > CUT_OFF else []
@@ -40,14 +40,14 @@ def _some(items: Iterable[Any]) -> str:
 
 @fact
 def NotALayer(_: object, op: str, layer: object, layers: int) -> Told:
-    """Something else stands where the layer belongs; or a rank, where a message goes (`layers` 0)."""
+    """Something else stands where the layer belongs, or, for a message, the rank (`layers` 0)."""
     yield words_of("NotALayer", last=layers - 1, layer=describe(layer))
     yield f"the {'rank' if op in MESSAGES else 'layer'} comes first: {_order(op)}"
 
 
 @fact
 def WrongKind(program: Running, role: str, wanted: type[Value], value: object, op: str) -> Told:
-    """An operation was given something that is not of the kind that it needs in this role."""
+    """An operation was given something of the wrong kind for this role."""
     yield words_of("WrongKind", role=role, kind=with_article(wanted.kind), value=describe(value))
     order = _order(op)
     if hasattr(value, "popitem"):  # a dict, or a store
@@ -75,7 +75,7 @@ def WrongKind(program: Running, role: str, wanted: type[Value], value: object, o
 
 
 def _came_from(program: Running, wanted: type[Value], value: object) -> Told:
-    """Where a value of another kind came from, or in the store of which other kind it stands."""
+    """Where a value of the wrong kind came from, or which other kind's store holds it."""
     made = maker(value)
     if not isinstance(value, Value):
         return
@@ -99,13 +99,13 @@ def _came_from(program: Running, wanted: type[Value], value: object) -> Told:
 
 @fact
 def NoLayer(layer: int, layers: int) -> Words:
-    """The model has no layer of that number."""
+    """The model has no layer with that number."""
     return words_of("NoLayer", layer=written(layer), last=layers - 1)
 
 
 @fact
 def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, taker: int) -> Told:
-    """A value belongs to another layer than `layer`, the one that an operation of layer `taker` needs in this role."""
+    """A value does not belong to `layer`, which an operation of layer `taker` needs in this role."""
     made, wanted, fix = maker(value), definite(subject(value.kind, layer)), _right_layer(op, role, value, layer, taker)
     yield words_of("WrongLayer", role=role, wanted=wanted, value=value, fix=fix)
     own = isinstance(value, Activation) and layer - 1 in provenance.layers_of(program)  # this rank makes what it needs
@@ -146,7 +146,7 @@ def WrongLayer(program: Running, op: str, role: str, value: Value, layer: int, t
 
 
 def _right_layer(op: str, role: str, value: Value, layer: int, taker: int) -> str:
-    """Tell what an operation works on instead of a value of another layer."""
+    """Say what an operation needs instead of a value of the wrong layer."""
     if op == "loss":
         return f"run forward up to layer {layer - 1} first"
     if op == "update":
@@ -175,7 +175,7 @@ def _right_layer(op: str, role: str, value: Value, layer: int, taker: int) -> st
 
 @fact
 def Besides(_: object, op: str, layer: int, kind: str, takes: str, of: tuple[int, ...], other: object) -> Told:
-    """A layer that takes a weight, or one of the activations `of`, besides its input got nothing, or something else."""
+    """A layer that takes a weight, or the activations `of`, besides its input got nothing or something else."""
     wanted, call = "a weight" if takes == "weight" else f"activation {of[1]}", call_besides(op, layer, takes, of)
     given, case = (with_article(other.kind), "another") if isinstance(other, Value) else ("nothing", "")
     parts = {"op": op, "layer": layer, "kind": kind, "wanted": wanted, "given": given, "other": other, "call": call}
@@ -192,17 +192,17 @@ def Besides(_: object, op: str, layer: int, kind: str, takes: str, of: tuple[int
 
 
 def call_besides(op: str, layer: int, takes: str, of: tuple[int, ...], given: Sequence[str] = ()) -> str:
-    """Return the call of a layer as it should be: with what it was given, and what it takes besides."""
+    """Return the right call of a layer: with what it was given, and what else it takes."""
     stored = [str(layer), f"activations[{of[0]}]", f"grad_activations[{layer + 1}]"]
     lacks = f"weights[{layer}]" if takes == "weight" else f"activations[{of[1]}]"
     return f"model.{op}({', '.join([*(given or stored[: 2 if op == 'forward' else 3]), lacks])})"
 
 
 def _arguments(op: str, text: str) -> list[str]:
-    """The arguments of a call of an operation, as the text of its line has them."""
+    """Return the arguments of a call of an operation, as in the text of its line."""
     try:
         nodes = ast.walk(ast.parse(text))
-    except SyntaxError:  # the head of a loop, or a text that was cut
+    except SyntaxError:  # the head of a loop, or truncated text
         return []
     for node in nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == op:
@@ -212,25 +212,25 @@ def _arguments(op: str, text: str) -> list[str]:
 
 @fact
 def NothingBeside(op: str, kind: str, other: object) -> Words:
-    """Something is given beside the input to a layer of a kind that takes nothing besides."""
+    """A layer whose kind takes only an input was given something else as well."""
     return words_of("NothingBeside", op=op, kind=kind, other=describe(other))
 
 
 @fact
 def Unweighted(op: str, layer: int, kind: str) -> Words:
-    """A layer of a kind without a weight is asked for one."""
+    """A layer whose kind has no weight is asked for one."""
     return words_of("Unweighted", "backward" * ("backward" in op), op=op, layer=layer, kind=kind)
 
 
 @fact
 def NotBatches(batches: object) -> Words:
-    """Batches are named by something that is not a collection of numbers."""
+    """The batches are not given as a collection of numbers."""
     return words_of("NotBatches", batches=describe(batches))
 
 
 @fact
 def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batches: int, padding: int) -> Told:
-    """Some of the batches that are named are not there, nor among the `padding` after them."""
+    """Some of the named batches do not exist, nor are they among the `padding` after the last one."""
     are = "is no batch" if len(wrong) == 1 else "are no batches"
     sizes = {"last": batches - 1, "batches": batches, "padded": batches + padding - 1}
     got = f"{plural('batch', len(named))} {_some(named)}"
@@ -245,7 +245,7 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
         first = min((one for one in named if isinstance(one, int)), default=-1)
         by_rank = program.rank != place and program.rank in (first, first // share)
         row = f'model.coord["data"],\nhere {place}{", and not from model.rank" * by_rank}'
-        if len(named - wrong) < share:  # else it names its own, and more
+        if len(named - wrong) < share:  # otherwise it names its own and more
             yield f"the {rows} places along data share {batches} batches, {share} for each: which, follows from {row}"
     if len(taken) == batches == min(wrong):
         taken = f"all {batches} batches" if batches > 1 else "its only batch"
@@ -258,29 +258,29 @@ def NoBatch(program: Running, wrong: frozenset[Any], named: frozenset[Any], batc
 
 @fact
 def EndlessBatches(batches: int, most: int) -> Words:
-    """More than `most` batches are named, which does not end."""
+    """More than `most` batches are named; the iterable may be endless."""
     return words_of("EndlessBatches", batches=batches, most=most)
 
 
 @fact
 def NothingToGet() -> Words:
-    """The input data of no batch at all is asked for."""
+    """Input data is requested for no batch at all."""
     return words_of("NothingToGet")
 
 
 @fact
 def Unread(op: str) -> Words:
-    """Input data is taken for nothing (`op`) where reading it costs something."""
+    """Input data is taken free of charge (`op`) where reading has a cost."""
     return words_of("Unread", op=op)
 
 
 @fact
 def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
-    """The input and the gradient that backward, or half of it (`op`), got are of different batches; or two activations
-    that forward got (the second one is `grad`)."""
+    """Backward, or half of it (`op`), got an input and a gradient of different batches; or forward got two such
+    activations (the second one is `grad`)."""
     what, made, there, case = "gradient", maker(grad), home(grad), ""
     came = there.values_of(made.inputs) if made and there and inp.place.batches < grad.place.batches else ()
-    shared = inp.place.batches & grad.place.batches  # an exchange that is missing leaves some; another order, none
+    shared = inp.place.batches & grad.place.batches  # a missing exchange leaves some; a wrong order, none
     if isinstance(grad, Activation):
         what, case = "activation beside it", "activations"
     elif shared and "experts" in inp.place.named:
@@ -296,19 +296,19 @@ def OtherBatches(program: Running, op: str, inp: Value, grad: Value) -> Told:
         if is_held(program, number):
             yield shared_key(program, STORES.index(STORE[type(value)]), value.layer, number)
     yield provenance.scattered(grad)
-    if program.world.ranks == 1 and what == "gradient":  # nothing came by message
+    if program.world.ranks == 1 and what == "gradient":  # no messages involved
         yield "take the input of the same batch"
 
 
 @fact
 def NoKind(value: Value) -> Words:
-    """A value is of none of the five kinds, but of a class of the student's."""
+    """A value is of a class of the student's own, not one of the five kinds."""
     return words_of("NoKind", name=type(value).__name__, kinds=", ".join(KINDS), by_hand=MADE_BY_HAND)
 
 
 @fact
 def NoValue(kind: type[Value], fields: tuple[object, ...], field: str, low: int | None, most: object) -> Words:
-    """There is no value of a kind with these fields: `field` has to be a number from `low` up, or some of `most`."""
+    """No value of a kind can have these fields: `field` has to be a number from `low` up, or some of `most`."""
     said = {"kind": kind.kind, "name": kind.__name__, "field": field, "low": low, "most": written(most)}
     given = ", ".join(written(item)[:40] for item in fields)
     return words_of("NoValue", "pieces" * (low is None), fields=given, by_hand=MADE_BY_HAND, **said)

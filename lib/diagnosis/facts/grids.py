@@ -1,4 +1,4 @@
-"""Facts of rows and of other dims of a grid: halos that lack, windows that reach further, parts that differ."""
+"""Facts about rows and other dims of a grid: missing halos, windows that reach too far, parts that differ."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Broken", "NoRows", "NoWindow", "NotCut", "OtherParts", "OtherRows"]
 
 @fact
 def NoRows(op: str, inp: Value, stencil: Stencil, role: str) -> Words:
-    """A layer needs several rows for one of its output, and has too few that lie together (`stencil`, of a dim)."""
+    """A layer needs several adjacent rows for one row of output, and has too few (`stencil`, along a dim)."""
     kind = DIMS[role]
     row = min(stencil(inp.place.named[role].pieces), default=0)
     return words_of("NoRows", op=op, inp=inp, kind=kind, row=row, span=_span(stencil, role, row))
@@ -30,7 +30,7 @@ def NoRows(op: str, inp: Value, stencil: Stencil, role: str) -> Words:
 
 @fact
 def OtherRows(_: Running, op: str, inp: Value, grad: Value, stencil: Stencil, role: str) -> Told:
-    """A gradient is of rows that the input does not give (`stencil`, of a dim)."""
+    """A gradient has rows that the input does not give (`stencil`, along a dim)."""
     kind = DIMS[role]
     mine, its = stencil.given(inp.place.named[role].pieces), grad.place.named[role].pieces
     row = next(row for row in its if row not in mine)
@@ -41,13 +41,13 @@ def OtherRows(_: Running, op: str, inp: Value, grad: Value, stencil: Stencil, ro
 
 
 def _span(stencil: Stencil, role: str, row: int) -> str:
-    """The rows of the input that a row of the output needs."""
+    """Return, in words, the rows of input that a row of output needs."""
     return numbered(DIMS[role].noun, [one for one in stencil.needs(row) if one in range(stencil.rows)])
 
 
 @fact
 def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window, role: str) -> Told:
-    """Some queries attend to keys that are not here (`window`, of a dim)."""
+    """Some queries attend to keys that are not here (`window`, along a dim)."""
     mine, here = (RunSet.of(value.place.named[role].pieces) for value in (inp, keys))
     noun, given = DIMS[role].noun, window.given(here)
     row = next(row for row in mine if row not in given)
@@ -68,7 +68,7 @@ def NoWindow(program: Running, op: str, inp: Value, keys: Value, window: Window,
 
 @fact
 def Broken(_: object, op: str, role: str, value: Value, number: int, noun: str) -> Told:
-    """An operation mixes what belongs together along a dim (`number` pieces of it), and got a part of a piece."""
+    """An operation mixes what belongs together along a dim (in `number` pieces), and got part of a piece."""
     things, got, made = DIMS[role].plural, describe(value), maker(value)
     parts = {"things": things, "value": got, "noun": noun, "number": number}
     size = value.place.named[role].dim.size
@@ -83,7 +83,7 @@ def Broken(_: object, op: str, role: str, value: Value, number: int, noun: str) 
 
 @fact
 def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -> Told:
-    """Two values that an operation takes are of different parts of a dim (`role`)."""
+    """An operation got two values with different parts of a dim (`role`)."""
     plural = DIMS[role].plural
     mine, its = (value.place.part(role) for value in (one, other))
     apart, case = mine is not None and its is not None and not mine.meets(its), ""
@@ -121,7 +121,7 @@ def OtherParts(program: Running, op: str, role: str, one: Value, other: Value) -
 
 
 def stencil_of(program: Running | None, made: Event | None, role: str) -> Stencil | None:
-    """Return the stencil, along a dim, of the convolution that worked something out."""
+    """Return the stencil, along a dim, of the convolution that an event computed."""
     if program is None or made is None or made.layer is None:
         return None
     kinds = program.world.models[program.rank].shape.kinds
@@ -130,13 +130,13 @@ def stencil_of(program: Running | None, made: Event | None, role: str) -> Stenci
 
 
 def lacked_halo(value: Value, role: str) -> Told:
-    """Find a convolution on the way to a value that took what the layer before gave as it was, and so gave less."""
+    """Find a convolution on the way to a value that took the previous layer's output without a halo, so gave less."""
     program, made, kind = home(value), maker(value), DIMS[role]
     while program is not None and made is not None and made.op == "forward":
         given, gave = program.values[made.inputs[0]], program.values[made.outputs[0]]
         before, stencil, own = maker(given), stencil_of(program, made, role), given
         while before is not None and before.op == "combine" and own is not None and given is not None:
-            own = program.values[before.inputs[0]]  # it has the halo of another dim, and of this one no more
+            own = program.values[before.inputs[0]]  # with the halo of another dim, but not of this one
             before = maker(own) if own and own.place.part(role) == given.place.part(role) else None
         if stencil and given and gave and before and before.op == "forward" and stencil.outputs == stencil.rows:
             here, out = given.place.named[role].pieces, gave.place.named[role].pieces
@@ -147,7 +147,7 @@ def lacked_halo(value: Value, role: str) -> Told:
 
 
 def _needs_halo(program: Running, layer: int, role: str, own: Pieces) -> bool:
-    """Tell whether a layer gives more with rows of neighbours than these rows give alone."""
+    """Tell whether a layer gives more rows with neighbours' rows than with these alone."""
     kinds = program.world.models[program.rank].shape.kinds
     kind = kinds[layer] if layer < len(kinds) else None  # after the last layer comes the loss
     if isinstance(kind, Swept):
@@ -156,7 +156,7 @@ def _needs_halo(program: Running, layer: int, role: str, own: Pieces) -> bool:
 
 
 def too_wide(gave: Event, rows: str, plural: str) -> str:
-    """Tell that forward gave rows that are other ranks'."""
+    """Say that forward gave rows that belong to other ranks."""
     return because("halo_too_wide", line=line_of(gave), rows=rows, plural=plural)
 
 
@@ -175,7 +175,7 @@ def spare_halo(value: Value, role: str) -> Told:
 
 @fact
 def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -> Told:
-    """A value is to be cut along a dim (`role`) that it does not have, or where it has not all of `wanted`."""
+    """A value is to be cut along a dim (`role`) that it does not have, or of which it lacks some of `wanted`."""
     parts, got, dim = value.place.named, describe(value), written(role)
     if wanted is None or role not in parts:
         unsorted = "unsorted" * (role == "experts")
@@ -243,7 +243,7 @@ def NotCut(_: object, value: Value, role: Any, wanted: tuple[Any, Any] | None) -
 
 
 def _of_others(program: Running, value: Value, role: str, lacking: list[int]) -> Told:
-    """Rows that are other ranks': none of them lies between those that a value has."""
+    """Rows that belong to other ranks: none of them lies between the rows of a value."""
     kind = DIMS[role]
     if isinstance(value, ActivationGrad):
         yield because("gradient_has_no_halo", plural=kind.plural)
@@ -261,7 +261,7 @@ def _of_others(program: Running, value: Value, role: str, lacking: list[int]) ->
 
 
 def halo_of_other_batches(program: Running, lent: Event, batches: frozenset[int]) -> str:
-    """Say of a halo that came from ranks with other batches: do others have these, or does nobody?"""
+    """Say why a halo came from ranks with other batches: other ranks have these batches, or no other rank has."""
     programs = [model.program for model in program.world.models.values()]
     places = {p.rank: {one.place for one in p.values if isinstance(one, Activation)} for p in programs}
     others = (p for p in programs if not places[p.rank] <= places[program.rank])  # with other rows

@@ -1,4 +1,4 @@
-"""Facts of values that are put together, cut or exchanged: which do not fit, and what members of a group brought."""
+"""Facts about values to join, sum, cut or exchange: which do not fit, and what the members of a group brought."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ += ["ToldLayer", "Twice", "Undivided", "Unlawful"]
 
 
 def tokens(place: Place, role: str, items: Iterable[int]) -> str:
-    """Return the tokens at experts that some batches, rows or experts stand for, in a place of what is routed: how
-    many, and those of the first batch and expert. Nothing where there are none."""
+    """Return which tokens at experts some batches, rows or experts stand for, in the place of a routed value: how many,
+    and those of the first batch and expert. "" if there are none."""
     parts = {name: part for name, part in zip(place.schema.roles, place.parts, strict=True) if name in ROUTED}
     route = parts["experts"].dim.route if role in parts and "experts" in parts else None
     if route is None:
@@ -38,16 +38,16 @@ def tokens(place: Place, role: str, items: Iterable[int]) -> str:
 
 @fact
 def OtherKind(verb: str, first: Value, other: object) -> Words:
-    """Two values of different kinds are to be put together (`verb`: join or sum)."""
+    """Two values to be joined or summed (`verb`) are of different kinds."""
     return words_of("OtherKind", "list" * isinstance(other, list), verb=verb, kind=first.kind, other=describe(other))
 
 
 @fact
 def Different(_: object, verb: str, field: str, first: Value, other: Value) -> Told:
-    """Two values differ in a field (layer, batches, shards, total, step, or a dim) in which they have to be alike."""
+    """Two values differ in a field that has to be alike (layer, batches, shards, total, step, or a dim)."""
     mine, theirs, lent = home(first), home(other), maker(other)
     if lent is not None and lent.op == "halo" and field in SPACE and first.place.batches != other.place.batches:
-        field = "batches"  # a halo has other rows by its nature
+        field = "batches"  # a halo always has other rows
     role = first.place.first.dim.name if field in ("shards", "total") and first.place.first.dim.counted else field
     alike = of_dim("alike", role) if role in DIMS else ""
     case = "partial" * DIMS[field].partial if field in REST else field
@@ -83,7 +83,7 @@ def Different(_: object, verb: str, field: str, first: Value, other: Value) -> T
 
 
 def _how_alike(verb: str, field: str, first: Value, other: Value) -> str:
-    """Name the case of how to get values that are alike in a field; "" where there is no more to it than the field."""
+    """Name the case for advice on getting values that are alike in a field; "" if the field says enough."""
     activations = isinstance(first, Activation | ActivationGrad)
     if field == "layer" and activations:
         return "gradients" if isinstance(first, ActivationGrad) else "activations"
@@ -109,7 +109,7 @@ def _how_alike(verb: str, field: str, first: Value, other: Value) -> str:
 
 
 def _exchanged(field: str, value: Value, other: Value) -> Told:
-    """Two pieces out of one collective: two ranks brought different things to it, or cut theirs in different ways."""
+    """Two pieces from one collective: two ranks brought different things to it, or cut theirs differently."""
     event, first = through(value, ("combine",))
     if event is None or event is not maker(other) or event.op not in COLLECTIVES:
         return
@@ -128,7 +128,7 @@ def _exchanged(field: str, value: Value, other: Value) -> Told:
 
 
 def _summed_already(program: Running, first: Value, other: Value) -> Told:
-    """A whole gradient beside a shard of a sum, where a reduce-scatter has taken it already."""
+    """A whole gradient beside a shard of a sum: a reduce-scatter has summed the whole one already."""
     for value in (first, other):
         number = value.mark[1] if value.is_complete() and value.mark is not None else None
         for event in program.events:
@@ -137,7 +137,7 @@ def _summed_already(program: Running, first: Value, other: Value) -> Told:
 
 
 def _of_a_neighbour(field: str, first: Value, other: Value) -> Told:
-    """Some rows that a halo exchange brought, or whose gradients the ranks have summed, added to others of a rank."""
+    """Rows from a halo exchange, or a gradient that the ranks have summed, added to other rows of a rank."""
     for value, beside in ((first, other), (other, first)):
         made, rows = maker(value), value.place.named.get("rows")
         if made is not None and made.op == "allreduce" and isinstance(value, WeightGrad):
@@ -152,7 +152,7 @@ def _of_a_neighbour(field: str, first: Value, other: Value) -> Told:
 
 @fact
 def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[Value, ...]) -> Told:
-    """Some batches or shards (`field`) are in two of the values that are to be put together."""
+    """Some batches or shards (`field`) are in two of the values to be joined or summed."""
     kind = next((kind for kind in DIMS.values() if field in (kind.field, kind.role)), None)
     noun, role = ("shard", field) if kind is None else (kind.noun, kind.role)
     them, case, fix, batches, gradients = these(noun, items), "", "", "", False
@@ -198,7 +198,7 @@ def Twice(_: object, verb: str, field: str, items: frozenset[int], both: tuple[V
 
 @fact
 def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
-    """So many things (`what`: batches, columns) cannot be cut into `total` equal parts."""
+    """This number of things (`what`: batches, columns) cannot be cut into `total` equal parts."""
     few = next((number for number in range(2, size + 1) if size % number == 0), None)
     named_dims = {} if value is None else value.place.named
     dims = sorted(set(SPACE) & set(named_dims), key=lambda name: (not named_dims[name].whole, SPACE.index(name)))
@@ -216,13 +216,13 @@ def Undivided(value: Value | None, what: str, size: int, total: int) -> Words:
 
 @fact
 def NotAdjacent(value: Value) -> Words:
-    """Shards that do not lie side by side are to be cut."""
+    """A value to be cut has shards that are not adjacent."""
     return words_of("NotAdjacent", value=value)
 
 
 @fact
 def NotOneForEach(row: Collective, value: object, count: int, members: int, place: int) -> Words:
-    """An exchange takes a value for each member, and got something else."""
+    """An exchange needs one value for each member, and got something else."""
     wanted, got, case = row.takes(place, members), counted(count, "value") if count else describe(value), ""
     if row.origins is not None:
         case = "neighbours" if wanted else "alone"
@@ -235,7 +235,7 @@ def NotOneForEach(row: Collective, value: object, count: int, members: int, plac
 
 @fact
 def NoBucket(row: Collective, value: object) -> Words:
-    """A bucket is a list of values, and this is none, or an empty one."""
+    """A bucket has to be a list of values, and this is not, or is empty."""
     return words_of("NoBucket", "single" * isinstance(value, Value), title=row.title, value=describe(value))
 
 
@@ -247,21 +247,21 @@ def OtherBucket(count: int, other: int) -> Words:
 
 @fact
 def ToldLayer(op: str, value: Value, layer: object) -> Words:
-    """A collective was told another layer than that of the value."""
+    """A collective was given a layer other than the value's."""
     return words_of("ToldLayer", op=op, value=value, told=written(layer) if isinstance(layer, int) else layer)
 
 
 @fact
 def Disagree(_: object, first: Member, other: Member) -> Told:
-    """Two members of a group call different collectives, or the same one of different things."""
+    """Two members of a group call different collectives, or the same one with different things."""
     row = COLLECTIVES[first.op]
     differ = {"op": first.op != other.op, "layer": first.layer != other.layer, "group": first.group != other.group}
     differ |= {"dim" if row.along else "root": first.said != other.said, "kind": True}
-    case = next(name for name, one in differ.items() if one)  # the first thing that is not the same
+    case = next(name for name, one in differ.items() if one)  # the first difference
     bucket = "bucket" * (case == "layer" and row.bucket)
     parts = {"mine": _call(first, other), "theirs": _call(other, first), "root": (row.root or ("",))[0]}
     yield words_of("Disagree", case, bucket, first=first, other=other, **parts)
-    # Of what is called with other arguments there is no more to know.
+    # If only the arguments differ, there is no more to say.
     yield meeting(first, other) if (first.op, first.layer) != (other.op, other.layer) else None
 
 
@@ -276,13 +276,13 @@ def _call(member: Member, beside: Member) -> str:
 
 @fact
 def NotSized(value: Value, root: Value) -> Words:
-    """A member brings a value to be overwritten that is not as large as the root's."""
+    """A member's value, to be overwritten, differs in size from the root's."""
     return words_of("NotSized", value=value, size=amount(value.elements()), wanted=amount(root.elements()))
 
 
 @fact
 def Unlawful(program: Running | None, row: Collective, left: Member, right: Member, why: Fact | Words) -> Told:
-    """The values of two members cannot be put together: `why` is the law's own complaint."""
+    """The values of two members cannot be combined: `why` is the law's own complaint."""
     pair = why if isinstance(why, Words) else why.words()
     parts = {"mine": describe(left.value), "theirs": describe(right.value), **pair._asdict()}
     yield words_of("Unlawful", row=row, left=left, right=right, **parts)

@@ -1,4 +1,4 @@
-"""Facts of weights: shards that are not there, or do not fit a gradient, a state or an activation."""
+"""Facts about weights: shards that are missing, or do not fit a gradient, a state or an activation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOAD_ALIKE = (
 
 
 def missing_words(noun: str, found: Sequence[tuple[int, int]]) -> str:
-    """List what is not there, as runs of numbers: "; shard 3 is missing", "; batches 0, 2-5 are missing"."""
+    """List what is missing, as runs of numbers: "; shard 3 is missing", "; batches 0, 2-5 are missing"."""
     one = sum(after - first for first, after in found) == 1
     return f"; {noun if one else plural(noun, 2)} {listed(found)} {'is' if one else 'are'} missing" if found else ""
 
@@ -40,7 +40,7 @@ def _part(value: Weight) -> str:
 
 @fact
 def Incomplete(program: Running, weight: Weight) -> Told:
-    """A shard where the whole weight is needed."""
+    """A shard was given where the whole weight is needed."""
     taps, part = weight.place.part("taps"), weight.place.first
     if taps is not None and not taps.whole:
         yield words_of("Incomplete", "kernel", weight=weight, taps=taps.dim.size)
@@ -71,13 +71,13 @@ def Incomplete(program: Running, weight: Weight) -> Told:
 
 @fact
 def NoDim(dim: object) -> Words:
-    """A weight is cut along its rows or its columns, and along nothing else."""
+    """A weight can only be cut along its rows or its columns."""
     return words_of("NoDim", dim=written(dim))
 
 
 @fact
 def NoShard(program: Running | None, shard: Any, total: Any, loads: bool) -> Told:
-    """There is no such shard. `loads`: of a weight that is loaded, and not cut out of one that is there."""
+    """There is no such shard. `loads`: it was to be loaded, rather than cut from a weight that the rank has."""
     counts = type(total) is int and total >= 1
     said = {"shard": written(shard), "total": written(total), "last": written(total - 1) if counts else ""}
     no_total = "no_total" * (not counts)
@@ -90,13 +90,13 @@ def NoShard(program: Running | None, shard: Any, total: Any, loads: bool) -> Tol
 
 @fact
 def TooManyShards(shard: int, total: int) -> Words:
-    """A weight is cut into more shards than there may be."""
+    """A weight is cut into more shards than are allowed."""
     return words_of("TooManyShards", shard=written(shard), total=written(total), most=MOST)
 
 
 @fact
 def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
-    """The gradient is not that of all of the weight that is to be updated."""
+    """The gradient does not cover all of the weight to be updated."""
     yield words_of("Uncovered", "whole" * weight.is_complete(), grad=grad, part=_part(weight))
     made, summed = maker(weight), through(grad, ("add", "allreduce"))[0]
     yield groups.cut_otherwise(program, grad)
@@ -128,7 +128,7 @@ def Uncovered(program: Running, grad: WeightGrad, weight: Weight) -> Told:
 
 
 def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True) -> bool:
-    """Tell whether the rank has (`held`: in a store) the optimizer state of just the shard that something is of."""
+    """Tell whether the rank has (`held`: in a store) the optimizer state of exactly the shard of `part`."""
     return any(
         isinstance(value, OptState)
         and (value.layer, value.total, value.shards) == (part.layer, part.total, part.shards)
@@ -139,7 +139,7 @@ def _has_state_of(program: Running, part: WeightGrad | Weight, held: bool = True
 
 @fact
 def Stateless(program: Running, state: OptState, weight: Weight) -> Told:
-    """The optimizer state is not that of all of the weight that is to be updated."""
+    """The optimizer state does not cover all of the weight to be updated."""
     yield words_of("Stateless", "whole" * weight.is_complete(), state=state, part=_part(weight))
     made = maker(weight)
     if weight.is_complete() and made is not None and made.op == "load_weights":
@@ -162,7 +162,7 @@ def OtherStep(weight: Weight, state: OptState) -> Words:
 
 @fact
 def OtherFeatures(_: object, role: str, value: Value, weight: Weight, of: str) -> Told:
-    """A value has other features than the part of the weight that it is for (`of`: in or out)."""
+    """A value's features differ from those of the weight part it meets (`of`: in or out)."""
     part, side = weight.place.part(of), "takes" if of == "in" else "gives"
     needs, case = "all features", ""
     if part is not None and not part.whole:

@@ -1,4 +1,4 @@
-"""Facts of stores: keys that hold nothing, and what became of it; and what is no value."""
+"""Facts about stores: keys that hold nothing, what became of their values, and things that are not values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Deleted", "Missing", "NotStored"]
 
 @fact
 def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> Told:
-    """Something that is no value was put into a store of values of a kind, as `name`: with its key."""
+    """Something other than a value was put into the store of a kind, as `name` (with its key)."""
     yield words_of("NotStored", name=name, kind=with_article(kind.kind), thing=describe(thing))
     if isinstance(thing, tuple):
         yield _tuple([type(item) for item in cast("tuple[Any, ...]", thing)], program.events[-1:])
@@ -44,7 +44,7 @@ def NotStored(program: Running, name: str, kind: type[Value], thing: object) -> 
 
 
 def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
-    """The results of an operation that gives two, or of a message that is a tuple."""
+    """Say how to store both results of an operation, or the parts of a message that is a tuple."""
     operations = [row.name for row in OPERATIONS.values() if len(kinds) > 1 and row.gives == tuple(kinds)]
     if operations:
         one = len(operations) == 1
@@ -57,7 +57,7 @@ def _tuple(kinds: list[type], last: Sequence[Event]) -> str:
 
 @fact
 def Missing(program: Running, store: int, key: object) -> Told:
-    """A value is asked for that never was in a store under this key."""
+    """A store never held a value under the requested key."""
     yield None
     parts = _parts(key)
     name, number, here = STORES[store], parts[0], student_place()
@@ -73,13 +73,13 @@ def Missing(program: Running, store: int, key: object) -> Told:
     sums = rf"\b{name}(\[.*?\]) ?(\+=|= ?.*{name}\1.*\+|= ?.*\+ ?.*{name}\1)"
     once = sum(event.op in BY_WEIGHT and event.layer == number for event in program.events) == 1
     if once and _batch_in(parts) is None:
-        sums += rf"|^{name}\[.*\] ?\+ ?{name}\b"  # the second line of a sum in brackets
+        sums += rf"|^{name}\[.*\] ?\+ ?{name}\b"  # second line of a bracketed sum
     if here is not None and re.search(sums, here.text):
         taken = [event.batches for event in program.events if event.op == "get_activation"]
         if number in layers_of(program) and len(taken) == 1 and 0 not in taken[0]:
             yield because("begins_later", rank=program.rank, batches=these("batch", taken[0]))
         sums = [under for under in store_of(program, store) if _parts(under)[0] == number]
-        if len(sums) > 1 and _batch_in(parts) is not None:  # the last of them is what is to be added
+        if len(sums) > 1 and _batch_in(parts) is not None:  # the last one is yet to be added
             yield f"the sum so far is {name}[{shown(sums[-2])}], of the batch that this rank took before"
         yield "there is no sum yet to add to: store the first value itself, and add the others to it"
     if isinstance(number, range):
@@ -110,12 +110,12 @@ def _batch_in(parts: list[Any]) -> int | None:
 
 
 def _number(value: Value) -> int:
-    """The number by which a value is kept: its layer, or that of the activation."""
+    """Return the number under which a value is kept: its layer, or its activation's."""
     return value.layer + 1 if isinstance(value, ActivationGrad) else value.layer
 
 
 def _under_another_key(program: Running, number: int, parts: list[Any]) -> str | None:
-    """The value that a key is for, where it is in the store under another key, or was."""
+    """Say under which other key the store has, or had, the value that a key is for."""
     name, batch, store = STORES[number], _batch_in(parts), store_of(program, number)
     grads = [key for key, value in store.items() if isinstance(value, WeightGrad) and value.layer == parts[0]]
     if len(grads) > 1 and batch is None and not any(map(_words_in, map(_parts, grads))):
@@ -149,7 +149,7 @@ def _under_another_key(program: Running, number: int, parts: list[Any]) -> str |
 
 
 def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str | None:
-    """Name the operation that gives the value which is missing."""
+    """Name the operation that gives the missing value."""
     model, kind = program.world.models[program.rank], list(KINDS.values())[store]
     layers, kinds, alone = model.LAYERS, model.shape.kinds, program.world.ranks == 1
     last = layers if kind in (Activation, ActivationGrad) else layers - 1
@@ -178,7 +178,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
     if kind is ActivationGrad and number == 0 and (batches_of(program, BY_INPUT, 0) or not deletes):
         return "no layer reads the gradient of the data, activation 0, and it is not kept: leave out what asks for it"
     layer = number - 1 if kind is Activation else number
-    if kind is ActivationGrad:  # the last of those that take the activation
+    if kind is ActivationGrad:  # the last layer that takes the activation
         layer = max((one for one in range(layers) if number in model.shape.of(one)), default=number)
     ops = BY_INPUT if kind is ActivationGrad else BY_WEIGHT if kind is WeightGrad else frozenset(["forward"])
     half = kind is WeightGrad and batches_of(program, BY_INPUT - BY_WEIGHT, layer)
@@ -229,7 +229,7 @@ def _not_made(program: Running, store: int, number: int, more: list[Any]) -> str
 
 
 def _asker() -> str:
-    """Say which line of the student's called the function that asks for something, where another one did."""
+    """Name the student's line that called the function which asks for something; "" if no other line did."""
     inner = student_frame()
     outer = student_frame(inner and inner.f_back)
     found = outer and resolve(outer.f_code, outer.f_lasti)
@@ -238,7 +238,7 @@ def _asker() -> str:
 
 
 def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
-    """Return which of these operations goes backward on a rank: all of backward, or half of it where it is split."""
+    """Return which of these operations a rank uses for backward: the whole, or a half if it splits backward."""
     halves = BY_INPUT ^ BY_WEIGHT
     done = [event.op for event in program.events if event.op in BY_INPUT | BY_WEIGHT]
     return next((op for op in done if op in ops), min(ops & halves) if halves.intersection(done) else "backward")
@@ -246,7 +246,7 @@ def _back(program: Running, ops: Set[str] = BY_INPUT) -> str:
 
 @fact
 def Deleted(program: Running, store: int, key: object, number: int, fix: str) -> Told:
-    """A value is asked for that was in a store under a key, and was deleted. `fix`: what to do about that alone."""
+    """The value under the requested key of a store has been deleted. `fix`: what to do about that alone."""
     yield None
     value, there, here = program.values[number], store_of(program, store), student_place()
     yield shared_key(program, store, key, number)
@@ -271,7 +271,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     took = next((event for event in uses if event.op == "loss"), None)
     if took and isinstance(value, Activation) and value.layer == value.layers and not (here and "loss(" in here.text):
         last, why = value.layer - 1, f"only {named(took)} needs activation {value.layer}, what the last layer gave:"
-        if here and re.search(r"\b(\w+), activations\[\1\]", here.text):  # its own input, of a layer too many
+        if here and re.search(r"\b(\w+), activations\[\1\]", here.text):  # its own input, one layer too many
             yield f"{why}\nthere is no layer {value.layer}. Backward goes from layer {last} down to layer 0"
         yield f"{why}\nbackward of layer {last} takes the input of that layer, activation {last}"
     yield from _once_more(program, there, fix, value)
@@ -284,7 +284,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
     if here is not None and value.updates == 0 and re.search(r"set_final_weight|update\(|opt_states\[", here.text):
         verb = "hand in" if "set_final" in here.text else "update"
         yield f"a gathered weight is only borrowed, for forward and backward: {verb} the shard that this rank has"
-    if here is not None and "allgather(" in here.text:  # the shard is wanted, to be gathered once more
+    if here is not None and "allgather(" in here.text:  # it wants the shard, to gather it again
         yield because("shard_is_lost", made=titled(made), call=gather_call(program))
     again = f"{fix},\nor gather it again before backward"
     if (found := place_of(made)) is not None and re.match(r"\w+\[.*\] = await model\.allgather\(", found.text):
@@ -293,7 +293,7 @@ def Deleted(program: Running, store: int, key: object, number: int, fix: str) ->
 
 
 def _without_a_part(name: str, key: object, store: Any, value: Value | None) -> Told:
-    """A value that was made anew, and put under a key that has a part less or more."""
+    """A value that was recomputed, and stored under a key with a part more or less."""
     parts = _parts(key)
     for under, other in store.items():
         theirs = _parts(under)
@@ -305,7 +305,7 @@ def _without_a_part(name: str, key: object, store: Any, value: Value | None) -> 
 
 
 def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> Told:
-    """An activation that was deleted in its turn: its backward is over already, or forward can make it again."""
+    """An activation deleted in due course: its backward is over already, or forward can recompute it."""
     if not isinstance(value, Activation) or value.layer == program.world.models[program.rank].LAYERS:
         return
     batches = value.place.batches
@@ -318,7 +318,7 @@ def _once_more(program: Running, store: Any, fix: str, value: Value | None) -> T
 
 
 def shared_key(program: Running, store: int, key: object, number: int) -> str | None:
-    """Find a key under which the values of several batches took each other's place."""
+    """Find a key under which values of several batches replaced each other."""
     batches = in_turn(program, store, number)
     if len(batches) < 2 or not all(batches) or sum(map(len, batches)) > len(frozenset[int]().union(*batches)):
         return None

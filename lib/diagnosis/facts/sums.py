@@ -1,4 +1,4 @@
-"""Facts of sums: what is only a part of one, what a gradient still lacks, and what cannot be summed."""
+"""Facts about sums: partial sums, what a gradient still lacks, and what cannot be summed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
         return
     members = lacks.grid
     if made.op not in COMPUTE:
-        # It was brought here, or added up here: the other parts were left out on the way.
+        # It was sent here or added up here: the other parts were left out on the way.
         missing = lacks.dim.whole.minus(lacks).shards(members) or ()
         what, parts = "+" if made.op == "add" else made.op, plural("part", sum(after - at for at, after in missing))
         why = f"the sum that {what} gave{line_of(made)} lacks {parts} {listed(missing)} of {members}: each of the "
@@ -77,11 +77,11 @@ def PartialSum(program: Running | None, role: str, value: Value) -> Told:
 
 
 def _attention(program: Running, value: Value, lacks: Part) -> Told:
-    """A part of what attention gives: the rest is of rows that no rank has worked on, or was overwritten."""
+    """A part of attention's output: no rank has worked on the rows of the rest, or it was overwritten."""
     programs = [model.program for model in program.world.models.values()]
     made = [[one.values_of(event.outputs)[0] for event in one.events if event.op == "forward"] for one in programs]
     rows = [part for one in chain(*made) if (part := one.place.part("rows")) is not None]
-    # A rank that has not begun may still work on them.
+    # A rank that has not started may still work on them.
     if all(made) and (never := {*range(lacks.dim.size)}.difference(*(part.pieces for part in rows))):
         yield f"no rank has worked on {these('row', never)}: deal out all of the text, each row to one rank"
     used = {number for event in program.events for number in event.inputs}
@@ -92,7 +92,7 @@ def _attention(program: Running, value: Value, lacks: Part) -> Told:
 
 @fact
 def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
-    """A gradient lacks batches in an update."""
+    """The gradient in an update lacks batches."""
     there, every = grad.batches, range(batches)
     said = {"there": these("batch", there) if there else "no batches", "every": ranges(every)}
     missing = missing_words("batch", runs(set(every) - there))
@@ -160,7 +160,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
         yield because("sum_of_some_batches", batches=these("batch", grad.batches))
     if made is not None and not summed and (other := _summed_alone(program, layer)) is not None:
         yield because("summed_one_layer", line=line_of(other), layer=other.layer)
-    seen = these("batch", here or grad.batches)  # a gradient that was made up comes from no backward
+    seen = these("batch", here or grad.batches)  # a made-up gradient comes from no backward
     cut = any(part is not None and not part.whole for part in map(grad.place.part, ("in", "out")))
     if cut and copies is None and made is not None and made.op in BY_WEIGHT:
         yield f"no other rank has this part of the weight: update once, after the last batch, and not after {seen}"
@@ -177,7 +177,7 @@ def Unsummed(program: Running, grad: WeightGrad, batches: int) -> Told:
 
 
 def _kept(event: Event) -> str:
-    """A call that only lacks a name for its result."""
+    """Return the fix for a call whose result is not kept: an assignment; "" if the line is not a plain call."""
     found = place_of(event)
     if event.op == "allreduce_bucket":
         return ":\nsums = await ... gives a list, and grad_weights[layer] = sums[i] takes a sum out of it"
@@ -187,7 +187,7 @@ def _kept(event: Event) -> str:
 
 
 def _summed_alone(program: Running, layer: int) -> Event | None:
-    """The only sum over ranks before the updates, where it is of another layer, and backward of this one was over."""
+    """Return the only sum over ranks, if it is of another layer and came after backward of this one."""
     sums = [event for event in program.events if event.op in ("allreduce", "scatterreduce") and event.layer is not None]
     updated = {event.layer for event in program.events if event.op in UPDATES}
     if len(sums) != 1 or sums[0].layer == layer or not updated <= {sums[0].layer}:
@@ -199,7 +199,7 @@ def _summed_alone(program: Running, layer: int) -> Event | None:
 
 
 def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bool) -> Advice:
-    """Gradients of several batches on this rank, which nobody has added up."""
+    """Gradients of several batches on this rank, not added up."""
     first, second = sorted(here)[:2]
     step, lost = second - first, here - grad.batches
     before = "model.RANKS" if step > 1 and step == program.world.ranks else str(step)
@@ -220,9 +220,9 @@ def _add_up(program: Running, here: frozenset[int], grad: WeightGrad, summed: bo
 
 
 def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) -> str | None:
-    """A sum over ranks that was called before this rank had gone back through all of its batches, or for each alone."""
+    """A sum over ranks called before this rank has done backward on all its batches, or called for each batch alone."""
     made = maker(grad)
-    if made is None or made.op != "allreduce":  # shards of several reduce-scatters may well be added up
+    if made is None or made.op != "allreduce":  # adding up shards of several reduce-scatters is fine
         return None
     after = program.events[program.events.index(made) :]
     back = [event.batches for event in after if event.op in BY_WEIGHT and event.layer == grad.layer]
@@ -236,7 +236,7 @@ def _summed_too_early(program: Running, grad: WeightGrad, lost: frozenset[int]) 
 
 @fact
 def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
-    """A gradient has all batches in an update, but only `part` of something else that it is a sum over."""
+    """The gradient in an update has all batches, but only `part` of another dim that it is a sum over."""
     kind, owed = DIMS[part.dim.name], of_dim("owed", part.dim.name)
     yield words_of("Lacks", "tokens" * grad.place.first.dim.counted, grad=grad, part=part, kind=kind, owed=owed)
     plural = kind.plural
@@ -247,7 +247,7 @@ def Lacks(program: Running, grad: WeightGrad, part: Part) -> Told:
             continue
         if type(other) is WeightGrad and made.op in BY_WEIGHT:
             yield because("gradients_of_others", plural=plural, made=named(made))
-        # What neighbours lend is theirs to go back through, and what was swapped for some heads is not this layer's.
+        # Not a halo, whose owners do its backward, nor rows swapped for heads, which are not this layer's.
         if isinstance(other, Activation) and made.op != "halo" and provenance.is_whole(other, "features"):
             yield because("others_to_go_back", plural=plural, what=subject(other.kind, other.layer))
     summed, back = maker(grad), provenance.through(grad, COLLECTIVES)[0]
@@ -279,7 +279,7 @@ def NoSum(_: object, thing: object) -> Told:
     if there is None or not isinstance(value, Activation) or there.events[-1].op not in COLLECTIVES:
         return
     if value.mark is not None and value.mark[1] in there.events[-1].outputs:
-        return  # what came out of the collective is added by hand
+        return  # the collective's results are being added by hand
     if not value.is_complete():
         if cut := [role for role, *_ in value.place.rest if role in SPACE]:
             yield because("rows_are_whole", rows=cut[0])
@@ -297,7 +297,7 @@ def NoSum(_: object, thing: object) -> Told:
 
 @fact
 def NoMean(thing: Value) -> Words:
-    """A value to be averaged is no mean of a part of a grid."""
+    """A value to be averaged is not a mean over part of a grid."""
     case = "open" * thing.place.open
     case = "gradient" if isinstance(thing, WeightGrad | ActivationGrad) else case
     return words_of("NoMean", case, kind=with_article(thing.kind), thing=thing)
@@ -305,7 +305,7 @@ def NoMean(thing: Value) -> Words:
 
 @fact
 def MeanOfMeans(one: Value, other: Value, role: str) -> Words:
-    """Means over different numbers of rows, or of another dim, are to be averaged."""
+    """The means to be averaged are over different numbers of rows, or of pieces of another dim."""
     plural = next(of for of, averaged in AVERAGED.items() if averaged == role)
     mine, its = (len(cast(Part, value.place.part(role)).pieces) for value in (one, other))
     few, many = sorted((mine, its))
