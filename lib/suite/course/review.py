@@ -140,7 +140,7 @@ class Review(Answer):
             yield f"Sent per rank is no less than {_limit(bound.sent, figures.most_sent(self.mine), ' elements')}"
 
     def both(self) -> str | None:
-        """Say whether one schedule can have the least time and the least memory; None where no bounds speak."""
+        """Say whether one schedule can have the least time and the least memory; None if no bounds apply."""
         if (bound := self._speaking()) is None:
             return None
         if len(bound.frontier) > 1:
