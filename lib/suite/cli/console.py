@@ -274,7 +274,7 @@ def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **val
     `colours` are its own, by the names in its style. Text in `values` is escaped, unless a template marks it as `safe`:
     then it is our markup. ModuleNotFoundError without jinja2.
     """
-    from drawing.canvas.palette import PAGE  # here and not above: most commands draw nothing
+    from drawing.canvas.palette import PAGE  # not above: most commands draw nothing
 
     need_extra("grade", "a page needs", "jinja2")
     script = f"\n{file_of(f'{look}.js')}"
@@ -301,7 +301,7 @@ def template(name: str) -> Any:
 
 @cache
 def _environment() -> Any:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined  # here and not above: only a page needs it
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # not above: only a page needs it
 
     return Environment(
         autoescape=lambda name: name is not None and name.endswith(".html"),

@@ -92,7 +92,7 @@ def plan(
         if why:
             _explain(shape, machine, *best[0])
     if out is not None:
-        from drawing.planning import draw_plans  # here and not above: most calls draw nothing
+        from drawing.planning import draw_plans  # not above: most calls draw nothing
 
         draw_thing(draw_plans(found.front(), found.candidates, title=title), out)
 
@@ -189,7 +189,7 @@ def predictions(
             rows.add_row(run.model_name, f"{run.plan.gpus:,}", run.plan.mesh, *measured)
         show_table(rows)
     if out is not None:
-        from drawing.planning import Prediction, draw_predictions  # here and not above: most calls draw nothing
+        from drawing.planning import Prediction, draw_predictions  # not above: most calls draw nothing
 
         points: list[Prediction] = []
         for run in published():

@@ -149,7 +149,7 @@ def _run(request: Request) -> Sent:
             return Sent("unsolved")
         wrong, record = None, PUZZLES[request.puzzle]
         if record.variants and request.size.get("ranks") is None:  # a refused call leaves no run to judge
-            from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
+            from lib.checker.hidden_sizes import wrong_with  # not above: few puzzles have variants
 
             wrong = wrong_with(function, record)
         outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
