@@ -2,5 +2,5 @@
 
 import sys
 
-# chalk logs by loguru where it is there, and prints otherwise. It imports asyncio, which is a tenth of a short command.
+# chalk logs with loguru if installed, else prints. loguru imports asyncio, which takes a tenth of a short command.
 sys.modules.setdefault("loguru", None)  # pyright: ignore[reportArgumentType]

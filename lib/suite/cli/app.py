@@ -1,4 +1,4 @@
-"""The `puzzles` command: which module has which command, and the commands that make notebooks and open them."""
+"""The `puzzles` command: the module of each command, and the commands that make notebooks and open them."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ MODULES: Final = {
     "plan": "plan predictions calibrate",
     "app": "build export lab",
 }
-"""The commands of each module, in the order of the help. Their functions are called as they are; with an underscore at
-the end where that name is taken."""
+"""The commands of each module, in the order of the help. Their functions have the same names, plus an underscore if
+that name is taken."""
 HOMES: Final = {name: module for module, names in MODULES.items() for name in names.split()}
 NAMES: Final = "Puzzles, `introduction`, or notebooks (.ipynb); else all."
 PASSES_ON: Final = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def _process(parameter: Any, convert: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:
-    """Give a command text, paths and defaults as they are: typer converts every value with pydantic, also None, and
-    importing that is a third of the time of a short command."""
+    """Pass text, paths and defaults unchanged: typer converts every value with pydantic, even None, and importing that
+    takes a third of a short command."""
     described: Any = getattr(parameter, "type_descriptor", None)
     kind = described and described.annotation
     is_text = isinstance(value, str) if kind is str else bool(value) and kind == list[str]
     is_path = kind is Path and isinstance(value, str) and not described.parameter_info.exists
     is_default = kind is not None and not parameter.required and value == parameter.get_default(ctx)
-    if not (is_text or is_path or is_default):  # or another typer than the one that we know
+    if not (is_text or is_path or is_default):  # or an unknown version of typer
         return convert(ctx, value)
     value = Path(value) if is_path else value
     return value if parameter.callback is None else parameter.callback(ctx, parameter, value)
@@ -67,18 +67,18 @@ class QuickCommand(_Quick, TyperCommand):
 
 
 class Door(_Quick, TyperGroup):
-    """Finds commands in their modules, and shows what went wrong for the user in a panel, without a traceback."""
+    """Finds commands in their modules, and shows users' errors in a panel, without a traceback."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
         return list(HOMES)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command, of which alone the module is imported and the options are built.
+        """Return a command, importing only its module and building only its options.
 
-        Its paragraphs of help are a line each: the terminal is not as wide as the source.
+        Each paragraph of its help becomes one line: the terminal is not as wide as the source.
         """
-        for name in (cmd_name,) if cmd_name in HOMES else HOMES:  # for another name all: one of them may be meant
+        for name in (cmd_name,) if cmd_name in HOMES else HOMES:  # all for an unknown name: one of them may be meant
             if name not in self.commands:
                 home, function = import_module(f"lib.suite.cli.{HOMES[name]}"), name.replace("-", "_")
                 found: Any = getattr(home, f"{function}_", None) or getattr(home, function)
@@ -92,7 +92,7 @@ class Door(_Quick, TyperGroup):
         return found
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; exit status 1 for a stub, a run that failed, a file that will not do, or a missing extra."""
+        """Run a command; exit status 1 for a stub, a failed run, an unusable file, or a missing extra."""
         try:
             return super().invoke(ctx)
         except NotSolved as error:
@@ -100,7 +100,7 @@ class Door(_Quick, TyperGroup):
             raise typer.Exit(1) from None
         except Exception as error:
             if not isinstance(error, ImportError | OSError) and not type(error).__module__.startswith("lib."):
-                raise  # a mistake of ours, and no error that we made for the user
+                raise  # a bug of ours, not an error meant for the user
             fail(str(error))
 
 
@@ -173,7 +173,7 @@ def export(
             written = export_nbgrader(chosen(names or [*PUZZLES]), output or Path("nbgrader"), assignment, **rules)
         else:
             written = export_colab(chosen(names or []), output or Path("colab"))
-    except AssignmentError as error:  # what is asked cannot be asked
+    except AssignmentError as error:  # impossible requirements
         fail(str(error), status=2)
     except FileNotFoundError:
         if not gradescope:
@@ -190,7 +190,7 @@ def lab(context: typer.Context) -> None:
     command, environment = lab_command(context.args), lab_environment()
     folder = workplace()
     trust(notebooks_below(folder))
-    if os.name == "posix":  # it takes the place of this program, so that Ctrl-C reaches it alone
+    if os.name == "posix":  # it replaces this program, so that only it gets Ctrl-C
         os.chdir(folder)
         os.execve(command[0], command, environment)
     raise typer.Exit(subprocess.call(command, cwd=folder, env=environment))
@@ -198,15 +198,15 @@ def lab(context: typer.Context) -> None:
 
 # -- JupyterLab -----------------------------------------------------------------------------------------------------
 
-# It opens at the map, with the `puzzles` command in reach, without its news. All of it is said to this one JupyterLab,
-# by variables and options: nobody's own settings are changed.
+# It opens at the map, has the `puzzles` command on its path, and shows no news. Variables and options set this for this
+# JupyterLab only: the user's own settings stay unchanged.
 
 CONFIG = Path(__file__).with_name("lab_config")
-"""Settings of JupyterLab's that no option has: the question whether it may show news is not asked."""
+"""JupyterLab's settings without an option: don't ask whether to show news."""
 
 
 def lab_command(options: Sequence[str]) -> list[str]:
-    """Return the program that opens the folder in which it is started, with options of the user's after ours.
+    """Return the command that opens JupyterLab in the current folder, with the user's options after ours.
 
     ImportError without JupyterLab.
     """
@@ -215,7 +215,7 @@ def lab_command(options: Sequence[str]) -> list[str]:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         ours.append("--allow-root")
     if os.name != "nt":
-        # A login shell, which it may start otherwise, sets PATH anew and would not find our command.
+        # By default it may start a login shell, which resets PATH and would not find our command.
         shell = os.environ.get("SHELL") or shutil.which("sh") or "/bin/sh"
         ours.append(f"--ServerApp.terminado_settings={{'shell_command': [{shell!r}]}}")
     return [sys.executable, "-m", "jupyterlab", *ours, *options]
@@ -226,7 +226,7 @@ def lab_environment() -> dict[str, str]:
     scripts = sysconfig.get_path("scripts")
     path = [folder for folder in os.environ.get("PATH", os.defpath).split(os.pathsep) if folder != scripts]
     config = [str(CONFIG), *filter(None, [os.environ.get("JUPYTER_CONFIG_PATH")])]
-    # These name places, which may be said from the folder where we are.
+    # These may be paths relative to the current folder.
     told = {name: os.environ.get(name, "") for name in ("PUZZLES_FOLDER", "PUZZLES_PROGRESS")}
     places = {name: os.path.abspath(place) for name, place in told.items() if place and place.lower() != "off"}
     ours = {"PATH": os.pathsep.join([scripts, *path]), "JUPYTER_CONFIG_PATH": os.pathsep.join(config)}
@@ -234,9 +234,9 @@ def lab_environment() -> dict[str, str]:
 
 
 def trust(notebooks: Iterable[Path]) -> None:
-    """Sign those that are as we made them, as `jupyter trust` does: the pictures in them are shown at once.
+    """Sign the unchanged ones, as `jupyter trust` does, so that their pictures are shown at once.
 
-    Where nothing can be signed they appear when the cells are run, and nothing else is lost.
+    If signing fails, pictures appear when the cells are run; nothing else is lost.
     """
     import nbformat
     from nbformat.sign import NotebookNotary

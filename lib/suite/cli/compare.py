@@ -1,6 +1,6 @@
-"""`puzzles compare`, runs beside each other, and `puzzles gallery`, all solutions of one puzzle: in words.
+"""`puzzles compare`, which puts runs side by side, and `puzzles gallery`, all solutions of one puzzle.
 
-What draws is imported where something is drawn: figures alone need no picture.
+Drawing is imported only when something is drawn: figures alone need no picture.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lib.suite.course.solutions import OFFICIAL, without_lines
 
 COLOURS = {"correct": "green", "not correct": "red", "failed": "red", "not solved": "yellow"}
 NAME: Final = 26  # columns of a name that do not fold
-LISTED: Final = 20  # rows of the table of a gallery in a terminal; the page has all
+LISTED: Final = 20  # rows of a gallery's table in a terminal; the page has all
 WHATS = (
     "What to compare: notebooks, .py files, saved Traces (.json), folders or zips of what a class handed in, and "
     f"puzzles, such as gpipe (our solution), gpipe:one_f_one_b (another) or gpipe:{ALL}. NAME= calls it so."
@@ -100,7 +100,7 @@ def compare(
 
 
 def _compared(entries: Sequence[Entry], says: bool) -> tuple[list[Any], str]:
-    """The runs to draw, and a title: their puzzle, where all are of one; else what they are called."""
+    """The runs to draw, and a title: their puzzle if they share one; else their names."""
     from drawing.comparing.comparison import Compared, together
 
     runs = [
@@ -172,14 +172,14 @@ def _show(rows: Sequence[tuple[str, Entry]], lowest: dict[str, float], more: str
 # -- a gallery ------------------------------------------------------------------------------------------------------
 
 LONG: Final = 60  # letters of a goal or a mistake in a title
-NAMED: Final = 3  # students who are named together; of more it says how many
+NAMED: Final = 3  # most students named together; others are counted
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
     """Solutions with one schedule: those that are `ours`, by name, and the `students` who handed it in. `number` counts
-    groups from 1 in the order in which they came, ours first. The `message` is the fault, in a line: the rest of it has
-    lines of a student's code."""
+    groups from 1 in their original order, ours first. The `message` is the fault's first line: the rest may have lines
+    of a student's code."""
 
     number: int
     first: Entry
@@ -188,8 +188,8 @@ class Group:
     students: tuple[str, ...]
 
     def title(self, names: bool) -> str:
-        """Return its title: its name where it is ours, with its students, or with how many they are; without a
-        name it is called by the goal that it reaches, or by what is wrong with it."""
+        """Return its title: our name for it, if any, with its students or their number; without a name, the goal that
+        it reaches, or what is wrong with it."""
         count = len(self.students)
         who = counted(count, "student") if count else ""
         if names and count:
@@ -203,12 +203,11 @@ class Group:
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
-    """Put the solutions that have a run into groups, equal ones together: where they fail, or are not correct, with
-    the same words. The first of each is drawn: one of ours, where there is one. The fastest group comes first, and
-    those that are not correct behind all others."""
+    """Group equal solutions that have a run; if they fail, or are incorrect, only those with the same words. The first
+    of each group is drawn: one of ours, if any. The fastest group comes first, and incorrect ones come last."""
     groups: dict[tuple[Any, ...], list[Entry]] = {}
     for entry in entries:
-        # The state of a whole run says already that it is not correct: its fault is in the second line.
+        # A whole run's first line only says that it is incorrect: its fault is in the second line.
         fault = [] if entry.correct else entry.message.splitlines()[0 if entry.verdict is None else 1 :]
         if entry.trace is not None:
             groups.setdefault((alike(entry.trace), entry.state, entry.goals, *fault[:1]), []).append(entry)
@@ -244,7 +243,7 @@ def gallery(
     subjects = chosen([f"{puzzle}:{ALL}"] if ours else [], puzzle) + chosen(whats or [], puzzle)
     if not subjects:
         raise typer.BadParameter(f"there is nothing to show: no solution of {puzzle} was handed in")
-    # Without lines of code: a gallery is shown to a class, and a line is a student's own, or is the answer.
+    # Without lines of code: a gallery is shown to a class, and a line is private to a student, or is the answer.
     entries = [
         entry if entry.trace is None else replace(entry, trace=without_lines(entry.trace))
         for entry in entries_of(subjects, limit)
@@ -262,7 +261,7 @@ def gallery(
 
 
 def _write_gallery(puzzle: str, groups: Sequence[Group], lowest: Mapping[str, float], names: bool, path: Path) -> None:
-    """Write a page with a tile for each schedule, and the large pictures that it leads to into a folder beside it."""
+    """Write a page with a tile for each schedule, and the large pictures that it links to into a folder beside it."""
     from drawing.canvas.scene import Scene, Text, sheet
     from drawing.comparing.comparison import Compared, Comparison
     from drawing.comparing.overview import HIGH, WIDE, thumbnails

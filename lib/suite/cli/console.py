@@ -1,6 +1,6 @@
-"""What commands take and say: their options, in one table; words, tables and errors in the terminal; pages.
+"""Input and output of commands: their options, in one table; words, tables and errors in the terminal; pages.
 
-What rich has is imported where it is used: most commands print a few lines, and begin four times as fast without.
+rich is imported only where it is used: most commands print a few lines, and start four times as fast without it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from drawing.canvas.palette import Colour
 
-WIDTH = 100  # columns where the output is no terminal
+WIDTH = 100  # columns if the output is no terminal
 CONTROL = str.maketrans("", "", "\a\b\v\f\r")
 """Bells and returns, which are not printed: rich does not print them on a terminal either."""
-LEAST = 12  # columns that a part of a table has that folds
+LEAST = 12  # fewest columns of a table's part that folds
 SHORT = {"help_option_names": ["-h", "--help"]}
 WHAT = "a puzzle's id (its reference solution), a notebook, a .py, or a saved Trace (.json)"
 C = TypeVar("C", bound=Callable[..., Any])
@@ -45,7 +45,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return where to print. Not highlighted: a number is not more important than the word beside it."""
+    """Return the console to print on. It highlights nothing: a number matters no more than the word beside it."""
     from rich.console import Console
 
     terminal = Console(stderr=stderr, highlight=False)
@@ -55,7 +55,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """Print text as it is. Where the output is no terminal, a line stays a line, however long."""
+    """Print text as it is. If the output is no terminal, lines are never wrapped."""
     if not _may_be_a_terminal():
         return print(text.expandtabs().translate(CONTROL))
     from rich.text import Text
@@ -65,17 +65,17 @@ def say(text: str) -> None:
 
 
 def width() -> int:
-    """Return the number of columns that a line has."""
+    """Return the number of columns of a line."""
     return console().width if _may_be_a_terminal() else WIDTH
 
 
 def _may_be_a_terminal() -> bool:
-    """Tell whether rich has to look; where it has not, printing a few lines does not import it."""
+    """Tell whether rich must decide; if not, printing a few lines does not import it."""
     return sys.stdout.isatty() or not os.environ.keys().isdisjoint(("FORCE_COLOR", "TTY_COMPATIBLE"))
 
 
 def fail(text: str, status: int = 1) -> NoReturn:
-    """Say what went wrong, and end with an exit status."""
+    """Say what went wrong, and exit with a status."""
     from rich.panel import Panel
     from rich.text import Text
 
@@ -84,7 +84,7 @@ def fail(text: str, status: int = 1) -> NoReturn:
 
 
 def as_typed(error: Exception) -> str:
-    """Write what an error says of arguments as they are typed: --rank for rank=, --op update for op='update'."""
+    """Write an error's arguments as options: --rank for rank=, --op update for op='update'."""
     return re.sub(r"\b(\w+)=(?:'(\w+)'|(\d\S*))?", r"--\1 \2\3", str(error)).replace(" ,", ",").replace("  ", " ")
 
 
@@ -96,8 +96,8 @@ def numbers(*names: str) -> list[Column]:
 
 
 def show_table(table: Table) -> None:
-    """Print a table. One that does not fit is rather wider than the terminal than without its figures and names: only
-    columns that fold are made narrower."""
+    """Print a table. If it does not fit, only folding columns are narrowed: better wider than the terminal than without
+    figures and names."""
     terminal, longest = console(), list[int]()
     for column in table.columns:
         column.no_wrap = column.overflow != "fold"
@@ -106,7 +106,7 @@ def show_table(table: Table) -> None:
         column.min_width = max(min(longest[-1], 1000 if column.no_wrap else LEAST), column.min_width or 0)
     least = terminal.measure(table, options=terminal.options.update(max_width=10**4)).minimum
     terminal.width = max(terminal.width, least)
-    spare = terminal.width - least  # rich shares it out without a look at the least widths, and cuts the table then
+    spare = terminal.width - least  # rich would share it out regardless of least widths, and cut the table
     for column, wanted in zip(table.columns, longest, strict=True):
         if not column.no_wrap and column.min_width is not None:
             column.width = min(max(wanted, column.min_width), column.min_width + spare)
@@ -116,7 +116,7 @@ def show_table(table: Table) -> None:
 
 @contextmanager
 def progress(what: str) -> Generator[Callable[[int, int], None]]:
-    """Show a bar where there is a terminal, and give what moves it: how many are done, and of how many."""
+    """Show a bar if there is a terminal, and yield a function that moves it: how many are done, of how many."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
@@ -126,7 +126,7 @@ def progress(what: str) -> Generator[Callable[[int, int], None]]:
 
 
 def title(text: str) -> None:
-    """Begin something new."""
+    """Print a heading."""
     from rich.rule import Rule
     from rich.text import Text
 
@@ -150,19 +150,19 @@ def draw_thing(thing: Any, output: Path | None, said: str = "Drew") -> None:
 
 
 def option(help_: str, *names: str, **limits: Any) -> Any:
-    """Return the option of a command: what it means, its names where they are not those of the parameter, its limits
-    and callback."""
+    """Return the option of a command: its help, its names if they differ from the parameter's, its limits and
+    callback."""
     return typer.Option(*names, help=help_, **limits)
 
 
 def argument(metavar: str, help_: str, **limits: Any) -> Any:
-    """Return an argument of a command: how it is called in the usage, and what it means."""
+    """Return an argument of a command: its name in the usage, and its help."""
     return typer.Argument(metavar=metavar, help=help_, show_default=False, **limits)
 
 
 def output(what: str, formats: Sequence[str], default: str = "") -> Any:
-    """Return the option of a file in one of several formats, by their suffixes. `what` it is, in a word or two, and
-    its name if none is given. Where a picture needs an extra it is asked for before anything runs."""
+    """Return the option for a file in one of several formats, by suffix. `what` describes it in a word or two, and
+    `default` is its name if none is given. A missing extra is reported before anything runs."""
 
     def known(path: Path | None) -> Path | None:
         if path is not None and path.suffix not in formats:
@@ -186,7 +186,7 @@ def _aspect(text: str) -> float:
 
 
 def _mesh(text: str) -> Mesh:
-    """The mesh of an option: "replica=2,shard=4", and what else Mesh takes, "replica=2,shard=4;host_size=4"."""
+    """The mesh of an option: "replica=2,shard=4", or with other arguments, "replica=2,shard=4;host_size=4"."""
     axes, *more = [part.strip() for part in text.split(";")]
     try:
         sizes = [axis.split("=") for axis in axes.split(",")]
@@ -202,14 +202,14 @@ def _mesh(text: str) -> Mesh:
 
 
 def _some(number: int) -> int:
-    """As many processes as an option says. BadParameter for none."""
+    """The number of processes in an option. BadParameter for 0."""
     if number == 0:
         raise typer.BadParameter("some process has to do it; -1: one for each core")
     return number
 
 
 def _known(name: str) -> str:
-    """Give the id of a puzzle, also for a notebook with any number (08_pipeline_fsdp). BadParameter for none."""
+    """Return a puzzle's id, also for a notebook with any number (08_pipeline_fsdp). BadParameter if unknown."""
     try:
         return (puzzle_of_file(Path(name).stem) or PUZZLES[name]).id
     except ValueError as error:
@@ -236,9 +236,8 @@ Jobs = Annotated[int, option("Processes; -1: one for each core.", "--jobs", "-j"
 
 
 def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:
-    """Give a command with `**chosen` an option for each field of a dataclass, whose metadata say what it means
-    (`help`), of which `kind` it is or are `several`, what `choices` there are, and the `least` and the `most` that it
-    may be."""
+    """Give a command with `**chosen` an option for each field of a dataclass, whose metadata have its `help`, its
+    `kind`, whether there are `several`, its `choices`, and the `least` and `most` allowed."""
     options: list[inspect.Parameter] = []
     for field in fields(cls):
         allowed, default = field.metadata, field.default
@@ -264,18 +263,18 @@ def takes_fields_of(cls: type[Any]) -> Callable[[C], C]:
 
 # -- pages made of templates ------------------------------------------------------------------------------------------
 
-# What others wrote goes through two gates, at one place each: what cannot be seen is made visible in everything that a
-# template prints, and then it is escaped. A page runs its own script and loads nothing.
+# Untrusted text passes two gates, each in one place: in everything that a template prints, invisible characters are
+# made visible, and then it is escaped. A page runs its own script and loads nothing.
 
 
 def page(name: str, look: str, images: str, colours: Mapping[str, Colour], **values: Any) -> str:
-    """Fill in a template of `templates/`, which may use others there, with the style and script that a `look` has.
+    """Fill in a template from `templates/`, which may use others there, with the style and script of a `look`.
 
-    `images` is from where the page may load any; its script is known by its hash, and nothing else comes from anywhere.
-    `colours` are its own, by the names that its style uses. What is text in `values` is escaped, but where a template
-    says that it is `safe`: then it is markup of ours. ModuleNotFoundError without jinja2.
+    `images` is where the page may load images from; its script is allowed by its hash, and nothing else is loaded.
+    `colours` are its own, by the names in its style. Text in `values` is escaped, unless a template marks it as `safe`:
+    then it is our markup. ModuleNotFoundError without jinja2.
     """
-    from drawing.canvas.palette import PAGE  # here and not above: most commands draw nothing
+    from drawing.canvas.palette import PAGE  # not above: most commands draw nothing
 
     need_extra("grade", "a page needs", "jinja2")
     script = f"\n{file_of(f'{look}.js')}"
@@ -296,13 +295,13 @@ def file_of(name: str) -> str:
 
 
 def template(name: str) -> Any:
-    """Return a template: what is text in a page is escaped, and what cannot be seen made visible."""
+    """Return a template, which escapes text in a page, and makes invisible characters visible."""
     return _environment().get_template(name)
 
 
 @cache
 def _environment() -> Any:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined  # here and not above: only a page needs it
+    from jinja2 import Environment, FunctionLoader, StrictUndefined  # not above: only a page needs it
 
     return Environment(
         autoescape=lambda name: name is not None and name.endswith(".html"),
@@ -316,5 +315,5 @@ def _environment() -> Any:
 
 
 def _seen(value: Any) -> Any:
-    """Text with all that cannot be seen made visible. What is `safe` is a subclass of str."""
+    """Text with invisible characters made visible. What is `safe` is a subclass of str, and left alone."""
     return visible(value) if type(value) is str else value

@@ -1,6 +1,6 @@
-"""Runs to compare: from the words of a command to runs, and the figures by which they are judged and sorted.
+"""Runs to compare: from a command's words to runs, and the figures by which they are judged and sorted.
 
-What fails, or is not solved, is an entry that says so.
+A run that fails, or is not solved, is an entry that says so.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ DIFFERENT = (
 
 
 class Figure(NamedTuple):
-    """A figure of a run: what it is called, in a word or two and in a sentence, and how it is written.
+    """A figure of a run: its title, in a word or two, what it means, and how it is written.
 
-    Less is better where it is `judged`: then the best of several runs is marked.
+    If it is `judged`, less is better, and the best of several runs is marked.
     """
 
     title: str
@@ -68,7 +68,7 @@ FIGURES: Final[Mapping[str, Figure]] = {
 
 
 class Cell(NamedTuple):
-    """A figure as a table has it. One that there is not has neither value nor words, and sorts behind all others."""
+    """A figure in a table. A missing one has neither value nor words, and sorts last."""
 
     name: str
     value: str
@@ -78,11 +78,11 @@ class Cell(NamedTuple):
 
 @dataclass(frozen=True)
 class Entry:
-    """Something to run: what it is called, what it is, its puzzle where that is known, and whether it is ours; and what
-    came of it. A Source was handed in: nothing of it is believed. `short` and `title` are its name in words: "FSDP",
-    "Fully sharded data parallel (FSDP)".
+    """Something to run: its name, what it is, its puzzle if known, and whether it is ours; and the result. A Source was
+    handed in, and is not trusted. `short` and `title` are its name in words: "FSDP", "Fully sharded data parallel
+    (FSDP)".
 
-    A run that failed has a Trace up to there, if it came so far, and a `message`; `verdict` is that on a whole run.
+    A failed run has a Trace up to there, if there is any, and a `message`; `verdict` is for a whole run.
     """
 
     name: str
@@ -98,19 +98,19 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """One of "correct", "not correct" (a whole run), "failed" and "not solved"."""
+        """Return "correct", "not correct" (a whole run), "failed" or "not solved"."""
         if self.verdict is None:
             return "failed" if self.solved else "not solved"
         return "correct" if self.correct else "not correct"
 
     @property
     def correct(self) -> bool:
-        """True for one correct training step."""
+        """Tell whether it is one correct training step."""
         return self.verdict is not None and self.verdict.correct
 
     @property
     def message(self) -> str:
-        """The fault, or the reason why a goal does not count; "" where there is nothing to say."""
+        """Return the fault, or the reason why a goal does not count; "" if there is neither."""
         if self.verdict is None:
             return visible(self.error)
         if not self.correct:
@@ -119,12 +119,12 @@ class Entry:
 
     @property
     def goals(self) -> tuple[str, ...]:
-        """The goals reached, easiest first."""
+        """Return the goals reached, easiest first."""
         return tuple(goal.name for goal in self.verdict.goals if goal.reached) if self.verdict and self.correct else ()
 
     @cached_property
     def figures(self) -> dict[str, float] | None:
-        """The figures of a whole run, by the names of their rows; None where it has none."""
+        """Return the figures of a whole run, by the names of their rows; None if there are none."""
         if self.verdict is None or (run := self.trace) is None:
             return None
         calls = counts(run)
@@ -133,7 +133,7 @@ class Entry:
         return {name: round(value, 9) for name, value in zip(FIGURES, values, strict=True)}
 
     def cells(self, lowest: Mapping[str, float]) -> list[Cell]:
-        """Return its figures for a table, where the lowest are to be marked if it is correct."""
+        """Return its figures for a table, which marks the lowest if it is correct."""
         if self.figures is None:
             return [Cell(name, "", "", False) for name in FIGURES]
         return [
@@ -143,7 +143,7 @@ class Entry:
 
 
 def best(entries: Sequence[Entry]) -> dict[str, float]:
-    """Return the lowest of each figure that is judged, of the runs that are correct, where not all have the same."""
+    """Return the lowest value of each judged figure among correct runs, unless all have the same."""
     rows = [entry.figures for entry in entries if entry.correct and entry.figures is not None]
     values = {name: {row[name] for row in rows} for name, figure in FIGURES.items() if figure.judged}
     return {name: min(every) for name, every in values.items() if len(every) > 1}
@@ -153,9 +153,9 @@ def best(entries: Sequence[Entry]) -> dict[str, float]:
 
 
 def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
-    """Resolve each NAME=WHAT and WHAT, in their order, before anything runs, and say what is left out.
+    """Resolve each NAME=WHAT and WHAT, in order, before anything runs, and say what is left out.
 
-    BadParameter for what there is not, and for what makes no sense: a plain function, or another puzzle than `puzzle`.
+    BadParameter for what does not exist, or makes no sense: a plain function, or a puzzle other than `puzzle`.
     """
     subjects: list[Entry] = []
     try:
@@ -171,7 +171,7 @@ def chosen(whats: Sequence[str], puzzle: str | None = None) -> list[Entry]:
             subjects += several
     except (SourceError, OSError) as error:
         raise typer.BadParameter(str(error)) from None
-    # Different files of one name are called by their paths; and all names can be printed.
+    # Different files with one name are named by their paths; and all names are printable.
     files = Counter(name for name, _ in {(one.name, one.what) for one in subjects if isinstance(one.what, Path)})
     found: list[Entry] = []
     for one in subjects:
@@ -222,7 +222,7 @@ def _ours(head: str, way: str, puzzle: str | None) -> list[Entry]:
 
 
 def _of_class(path: Path, puzzle: str | None) -> list[Entry]:
-    """Collect what each student handed in for a puzzle, in a folder or an archive. Nothing of it runs."""
+    """Collect what each student handed in for a puzzle, in a folder or an archive, without running it."""
     if puzzle is None:
         raise SourceError(f"in {path} there may be many puzzles: say which one with --puzzle")
     collected = collect([path])
@@ -254,8 +254,8 @@ def _need_schedule(puzzle: str) -> None:
 
 
 def entries_of(subjects: Sequence[Entry], limit: float | None = None, **size: Any) -> list[Entry]:
-    """Run each subject, with a bar meanwhile. Nothing is raised for anything that a function does, or for a file
-    that will not do. `size` are ranks, layers, batches and a mesh other than the puzzle's."""
+    """Run each subject, and show a bar meanwhile. Nothing that a function does makes this raise, nor does an unusable
+    file. `size` are ranks, layers, batches and a mesh other than the puzzle's."""
     given = {name: number for name, number in size.items() if number is not None}
     entries: list[Entry] = []
     with Isolation() as isolation, progress("running") as done:
@@ -290,8 +290,8 @@ def _run(subject: Entry, what: Path | str, limit: float | None, given: Mapping[s
 def _run_apart(
     isolation: Isolation, subject: Entry, source: Source, limit: float | None, given: Mapping[str, Any]
 ) -> Entry:
-    """Run what was handed in, kept apart. Its Trace is timed anew: it may state any times."""
-    record = PUZZLES[str(subject.puzzle)]  # what is handed in is of a puzzle
+    """Run what was handed in, in isolation. Its Trace is timed anew, as it may state any times."""
+    record = PUZZLES[str(subject.puzzle)]  # a hand-in always has a puzzle
     size, mesh = {**record.size._asdict(), **given}, given.get("mesh")
     ranks = size["ranks"] if mesh is None else len(mesh)
     at = AtSize(ranks, size["layers"], size["batches"], mesh) if given else None

@@ -1,4 +1,4 @@
-"""Commands for those who solve: what there is, hints, answers, and `puzzles watch`, which runs what is saved."""
+"""Commands for learners: lists of puzzles, hints, answers, and `puzzles watch`, which runs what is saved."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def list_() -> None:
         columns = ("\n".join(column) for column in zip(*limits, strict=True))
         return name, ", ".join(map(str, record.size)), *columns
 
-    puzzle = Column("puzzle", overflow="fold", min_width=max(map(len, PUZZLES)))  # a title folds, and an id does not
+    puzzle = Column("puzzle", overflow="fold", min_width=max(map(len, PUZZLES)))  # a title folds, an id does not
     _by_chapter(
         Table("", puzzle, "sizes", "goals", "time", "memory", caption="sizes: ranks, layers, batches"), solved(), row
     )
 
 
 def _by_chapter(table: Table, passed: set[str], row: Callable[[Record], Sequence[Text | str]]) -> None:
-    """Show a table of all puzzles, above those of each chapter its title, and how much of it is solved."""
+    """Show a table of all puzzles, with each chapter's title, and how much of it is solved, above its puzzles."""
     for chapter, records in by_chapter(parts=True):
         table.add_section()
         so_far = f"{sum(record.id in passed for record in records)} of {len(records)} solved"
@@ -101,7 +101,7 @@ def hint(
     every: Annotated[bool, option("Open all hints.", "--all")] = False,
 ) -> None:
     """Open the next hint for a puzzle: a question, then an idea, then nearly the code."""
-    from rich.markdown import Markdown  # here and not above: other commands begin faster without
+    from rich.markdown import Markdown  # not above: other commands start faster without
 
     number = len(HINTS) if every else number
     hints = next_hint(puzzle) if number is None else open_hints(puzzle, number)
@@ -120,7 +120,7 @@ def reveal(
     """Show the official answer and others, once the puzzle is passed."""
     if file is None:
         standing, own = known().get(puzzle), mine(puzzle, yours(Path.cwd()))
-        # Where no pass is recorded, the student's own notebook is asked, too.
+        # If no pass is recorded, try the student's own notebook, too.
         if (standing is None or not standing.passed) and own.is_file() and attempt(own, puzzle).state == "passed":
             standing = Standing(runs=1, passed=True)
     else:
@@ -136,11 +136,11 @@ def reveal(
     terminal = console()
     if terminal.is_terminal:
         return terminal.print(Markdown(found.markdown))
-    say(found.markdown)  # in which no line of code is cut
+    say(found.markdown)  # which cuts no line of code
 
 
 def workplace() -> Path:
-    """Return the folder of the student's own copies, made and brought up to date where needed, which it says."""
+    """Return the folder of the student's own copies, made and updated if needed, and print what was done."""
     place = prepared(Path.cwd())
     for line in place.news():
         say(line)
@@ -150,7 +150,7 @@ def workplace() -> Path:
 # -- watching -------------------------------------------------------------------------------------------------------
 
 ENDINGS = (".ipynb", ".py")
-TICK = 1000  # milliseconds after which a folder that is gone is noticed
+TICK = 1000  # milliseconds until a deleted folder is noticed
 
 
 def watch(
@@ -167,10 +167,10 @@ def watch(
 
 
 class Watcher:
-    """Runs the puzzles of a notebook, a .py, or those of a folder, and says what came of it.
+    """Runs the puzzles of a notebook, a .py or a folder, and prints the results.
 
-    `puzzle` says which one a single file is about, where its name and its functions do not. SourceError for a path
-    where there is nothing to watch.
+    `puzzle` is that of a single file, if its name and functions do not tell. SourceError for a path with nothing to
+    watch.
     """
 
     def __init__(self, path: Path, puzzle: str | None = None, limit: float = LIMIT) -> None:
@@ -185,28 +185,28 @@ class Watcher:
             raise SourceError(f"{path} holds no notebook of a puzzle; `puzzles lab` opens a folder of them")
 
     def concerns(self, path: Path) -> bool:
-        """Check whether a change of a file is to be looked at."""
+        """Tell whether a change of a file matters."""
         if self.alone:
             return path.name == self.path.name
         return path.suffix in ENDINGS and not path.name.startswith(".")
 
     def files(self) -> dict[str, Path]:
-        """Return the file of each puzzle that there is now, in the order of the puzzles; of several the first."""
+        """Return the current file of each puzzle, in the order of the puzzles; of several files the first."""
         found: dict[str, Path] = {}
         below = (path for folder in self.folders() for path in sorted(folder.glob("*")))
         for path in filter(self.concerns, below):
-            with suppress(SourceError, OSError):  # one of no puzzle, or that cannot be read just now
+            with suppress(SourceError, OSError):  # it has no puzzle, or cannot be read just now
                 found = dict.fromkeys(self._about(path), path) | found
         return {puzzle: found[puzzle] for puzzle in PUZZLES if puzzle in found}
 
     def folders(self) -> list[Path]:
-        """Return the folders in which a change is seen: that of a single file, or one with its chapters."""
+        """Return the folders to watch: that of a single file, or one with its chapters."""
         chosen = () if self.alone else (self.folder / chapter for chapter in chapters())
         return [self.folder, *filter(Path.is_dir, chosen)]
 
     def _about(self, path: Path, begun: bool = False) -> tuple[str, ...]:
-        """The puzzles of a file; or those `begun`, in which something is written, and the first, where nothing
-        is. SourceError or OSError where it has none, is gone, or cannot be read."""
+        """The puzzles of a file; or, with `begun`, only those worked on, else the first. SourceError or OSError if it
+        has none, is gone, or cannot be read."""
         if not path.is_file():
             raise SourceError(f"{path.name} is not there any more. It is run again when it comes back.")
         puzzles = (self._puzzle,) if self._puzzle else puzzles_of(path)
@@ -216,7 +216,7 @@ class Watcher:
         return tuple(puzzle for puzzle in puzzles if not source.untouched(puzzle)) or puzzles[:1]
 
     def begin(self) -> bool:
-        """Run the puzzles in order, up to the first that does not pass. True where all of them pass."""
+        """Run the puzzles in order, up to the first that does not pass. Return whether all of them pass."""
         files = self.files()
         if self.alone and len(files) <= 1:
             return self.changed([self.path])
@@ -230,13 +230,13 @@ class Watcher:
         return True
 
     def changed(self, paths: Iterable[Path]) -> bool:
-        """Run the puzzles of files that were saved, of several in one those begun. True where the last file passes."""
+        """Run the puzzles of saved files; if a file has several, those begun. Return whether the last file passes."""
         passes = False
         for path in sorted(set(paths)):
             try:
                 begun = self._about(path, begun=True)
             except (SourceError, OSError) as error:
-                # A file without a puzzle is a mistake where it is the one to watch, or is called like one.
+                # A file without a puzzle is a mistake if it is the one to watch, or is named like one.
                 if self.alone or puzzle_of_file(path.stem) is not None:
                     say(str(error))
                 continue
@@ -280,7 +280,7 @@ def keep_watching(watcher: Watcher) -> None:
         number = len(watcher.files())
         what = watcher.path.name if watcher.alone else f"{number} puzzles in {shown(watcher.path)}"
         say(f"Watching {what}. Ctrl-C ends it.")
-        next(changes)  # from here on no save is missed, not even one during the first run
+        next(changes)  # from here on no save is missed, even during the first run
         watcher.begin()
         for saved in changes:
             if saved:

@@ -28,7 +28,7 @@ ABOUT = "Schedules of pipelines: what each rank does, and in which order."
 schedule = typer.Typer(add_completion=False, context_settings=options.SHORT, no_args_is_help=True, help=ABOUT)
 
 RANKS, BATCHES = 4, 8
-PEAKS = 64  # ranks whose peaks are listed; of more, the lowest and the highest
+PEAKS = 64  # most ranks whose peaks are listed; of more, only the lowest and the highest
 COSTS = "a rank takes 1 for the forward of a microbatch and 2 for its backward; messages are posted and take no time"
 WHAT = f"a schedule of the list, a file with an order ({orders.SUFFIX}), or anything that `puzzles run` takes"
 KNOWN = "; ".join(f"{name}: {about}" for name, about in orders.FORMATS.items()) + "."
@@ -126,7 +126,7 @@ def gallery(
     messages: Annotated[Messages, option("posted or awaited.")] = "posted",
 ) -> None:
     """Write the gallery: all schedules on one time axis, with four sliders that make most of them, as a page."""
-    from drawing import draw_gallery  # here and not above: the other commands need no picture
+    from drawing import draw_gallery  # not above: the other commands need no picture
     from lib.schedules.gallery import gallery as gallery_of
 
     own: dict[str, Order] = {}
@@ -142,7 +142,7 @@ def gallery(
 
 
 def _found(what: str, ranks: int | None, batches: int | None, chunks: int | None) -> orders.Imported:
-    """The order that is meant, legal or not."""
+    """The chosen order, legal or not."""
     if (row := SCHEDULES.get(what)) is not None:
         if chunks not in (None, row.chunks) and "chunks" not in row.takes:
             raise typer.BadParameter(f"{what} has {counted(row.chunks, 'stage')} a rank, always")

@@ -1,5 +1,5 @@
-"""`puzzles plan`: which parallelism for a model on a cluster; `puzzles predictions`: how far such plans are from what
-was published; and `puzzles calibrate`: one's own machine as a cluster."""
+"""`puzzles plan`: the best parallelism for a model on a cluster; `puzzles predictions`: how far such plans are from
+published runs; and `puzzles calibrate`: your own machine as a cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from lib.plan.timing import Step, step, step_in_order
 from lib.suite.cli import console as options
 from lib.suite.cli.console import draw_thing, fail, numbers, option, output, progress, say, show_table
 
-Timed = tuple[Candidate, Step]  # a candidate of a search, and its step as the order timer has it
+Timed = tuple[Candidate, Step]  # a candidate of a search, and its step from the order timer
 
 
 def _stack(name: str) -> str:
@@ -92,7 +92,7 @@ def plan(
         if why:
             _explain(shape, machine, *best[0])
     if out is not None:
-        from drawing.planning import draw_plans  # here and not above: most calls draw nothing
+        from drawing.planning import draw_plans  # not above: most calls draw nothing
 
         draw_thing(draw_plans(found.front(), found.candidates, title=title), out)
 
@@ -100,7 +100,7 @@ def plan(
 def _nothing(
     model: Transformer, cluster: Cluster, base: Plan, found: Found, axes: Mapping[str, Sequence[Any]], title: str
 ) -> str:
-    """Say why there is no plan: none is possible, or none fits; then the nearest, and by how much."""
+    """Say why there is no plan: none is possible, or none fits; then name the nearest, and its excess."""
     if found.nearest is None:
         one = replace(base, **{name: values[0] for name, values in axes.items()})
         why = "; ".join(one.problems(model)) or "no combination of these sizes divides everything"
@@ -189,7 +189,7 @@ def predictions(
             rows.add_row(run.model_name, f"{run.plan.gpus:,}", run.plan.mesh, *measured)
         show_table(rows)
     if out is not None:
-        from drawing.planning import Prediction, draw_predictions  # here and not above: most calls draw nothing
+        from drawing.planning import Prediction, draw_predictions  # not above: most calls draw nothing
 
         points: list[Prediction] = []
         for run in published():
@@ -215,12 +215,12 @@ def calibrate(
     """
     if like is not None:
         _known("like", like, cluster_named)
-    from lib.replay import ReplayError, need_torch  # here and not above: most calls measure nothing
+    from lib.replay import ReplayError, need_torch  # not above: most calls measure nothing
 
     need_torch("a calibration")
     from lib.replay.machine import calibrated, predicted
 
-    ready(out)  # OSError before the measurement, not after it
+    ready(out)  # raise OSError before measuring, not after
     try:
         found, timed, ranks = calibrated(like, ranks, backend)
     except (ReplayError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Commands about one run, or the runs of several files: what it is worth, its picture, and what is asked about it."""
+"""Commands about one run, or the runs of several files: verdicts, pictures, and answers to questions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _tell(tried: Attempt) -> None:
 
 
 def _measured(tried: Attempt) -> Verdict | None:
-    """The verdict on a correct run: any other has no figures to speak of."""
+    """The verdict on a correct run; others have no meaningful figures."""
     return tried.verdict if isinstance(tried.verdict, Verdict) and tried.verdict.correct else None
 
 
@@ -91,9 +91,9 @@ def _show(attempts: Sequence[tuple[str, Attempt]]) -> None:
 
 
 def _as_json(attempts: Sequence[tuple[str, Attempt]], passed: bool) -> str:
-    """Return what came of each file as the JSON document that docs/commands.md describes."""
+    """Return the result for each file as the JSON document that docs/commands.md describes."""
 
-    def whole(elements: float) -> float:  # which they nearly always are
+    def whole(elements: float) -> float:  # as nearly always
         return int(elements) if elements == int(elements) else elements
 
     runs: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ def check(
 
 
 def _answer(ask: Callable[[], Any], output: Path | None) -> None:
-    """Say the answer to a question about a run, and draw it; or why the question makes no sense."""
+    """Print the answer to a question about a run, and draw it; or say why the question makes no sense."""
     try:
         answer = ask()
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""Everything beside the puzzles: hints, exercises, predictions, progress, solutions, reviews."""
+"""Everything around the puzzles: hints, exercises, predictions, progress, solutions, reviews."""

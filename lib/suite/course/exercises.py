@@ -1,4 +1,4 @@
-"""Functions for a notebook, besides the check: hint opens hints, predict takes guesses, expect judges exercises."""
+"""Functions for notebooks, besides the check: hint opens hints, predict takes guesses, expect judges exercises."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from lib.values.values import Value, describe
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The first `opened` hints of a puzzle, as Markdown: a notebook renders it, elsewhere it prints as it is."""
+    """The first `opened` hints of a puzzle, as Markdown, which a notebook renders, and which prints as is elsewhere."""
 
     puzzle: str
     opened: int
 
     @property
     def body(self) -> str:
-        """The hints that are open, each under its number. Empty where none is."""
+        """Return the open hints, each under its number. Empty if there are none."""
         every = enumerate(zip(HINTS, PUZZLES[self.puzzle].hints[: self.opened], strict=False), 1)
         return "\n\n".join(f"**Hint {number}, {kind}**\n\n{text}" for number, (kind, text) in every)
 
     def onwards(self, call: str) -> str:
-        """Say that there are no more, or that a call opens the next one."""
+        """Say that `call` opens the next hint, or that there are no more."""
         kinds = HINTS[self.opened :]
         return f"The next hint is {kinds[0]}: {call}" if kinds else "These were all the hints."
 
     @property
     def markdown(self) -> str:
-        """The hints that are open, and how to open the next one."""
+        """Return the open hints, and how to open the next one."""
         call = f"`{_call(self.puzzle, self.opened + 1)}`"
         if not self.opened:
             return f"{len(HINTS)} hints for this puzzle: {', '.join(HINTS)}. To open the first: {call}"
@@ -59,8 +59,8 @@ class Hints:
 
 
 def hint(puzzle: str, opened: int = 0) -> Hints:
-    """Hints for a puzzle: the first `opened` of them, or with 0 only how to open them. Opening counts as progress.
-    ValueError for a puzzle or a number that there is not."""
+    """Show the first `opened` hints for a puzzle, or with 0 how to open them. Opening counts as progress. ValueError
+    for an unknown puzzle or number."""
     if not isinstance(puzzle, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         got = f"the function {puzzle.__name__}" if callable(puzzle) else with_article(type(puzzle).__name__)
         raise ValueError(f"hint takes the name of a puzzle in quotes, such as {_call('ddp', 1)}; got {got}")
@@ -73,7 +73,7 @@ def hint(puzzle: str, opened: int = 0) -> Hints:
 
 
 def next_hint(puzzle: str) -> Hints:
-    """Return the hints of a puzzle with one more open than was recorded."""
+    """Return the hints of a puzzle, one more than recorded as open."""
     return hint(puzzle, min(known().get(puzzle, Standing()).hints + 1, len(PUZZLES[puzzle].hints)))
 
 
@@ -83,12 +83,12 @@ def _call(puzzle: str, opened: int) -> str:
 
 # -- predictions ----------------------------------------------------------------------------------------------------
 
-CLOSE = 1e-9  # relative difference between numbers that are the same but for rounding
+CLOSE = 1e-9  # relative difference between numbers that differ only by rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Something to predict. A guess is right within `share` of what it is in a run, or within `margin`, in its unit."""
+    """Something to predict. A guess is right within a `share` of the run's value, or within `margin`, in its unit."""
 
     name: str
     unit: str
@@ -98,20 +98,20 @@ class Quantity:
 
     @property
     def label(self) -> str:
-        """The name, with the unit where there is one."""
+        """Return the name, with the unit if there is one."""
         return f"{self.name} ({self.unit})" if self.unit else self.name
 
     def __str__(self) -> str:
         return f"{self.name} ({self.unit + ': ' if self.unit else ''}{self.meaning})"
 
     def text(self, values: Sequence[float], ranks: int) -> str:
-        """Return the values in a run of so many ranks, in words."""
+        """Return the values in a run of `ranks` ranks, in words."""
         if len(values) == ranks > 1:
             return "all are equal"
         return " or ".join(f"{value:.1f}" if self.unit == "%" else amount(value) for value in values)
 
     def verdict(self, guess: float, values: Sequence[float]) -> str:
-        """ "right", or how far the guess is off."""
+        """Return "right", or how far off it is."""
         if any(abs(guess - value) <= max(self.margin, self.share * abs(value)) for value in values):
             return "right"
         if self.name == "rank":
@@ -122,7 +122,7 @@ class Quantity:
 
 
 def measured(trace: Trace) -> dict[str, Sequence[float]]:
-    """Return what there is to predict of a run, by name: a number, or for a rank any of several."""
+    """Return the quantities of a run by name: each is one value, or for a rank any of several."""
     peaks = [0.0 if best is None else float(best[0]) for best in figures.peaks(trace)]
 
     def most(ops: Collection[str]) -> int:
@@ -148,12 +148,12 @@ QUANTITIES = table(
         Quantity("idle", "%", "the share of all ranks' time without computing", margin=1.0),
     )
 )
-"""Quantities to predict. A guess is right when it is exact; an end within 0.05 %, as pencils round, memory within 1 %,
-idle within 1 percent point."""
+"""Quantities to predict. A guess must be exact, except for an end (within 0.05 %, as people round by hand), memory
+(within 1 %) and idle (within 1 percentage point)."""
 
 
 class Prediction:
-    """Guesses about a run that has not happened yet. `against` compares them with one."""
+    """Guesses about a run that has not happened yet. `against` compares them with the run."""
 
     def __init__(self, puzzle: str | None, guesses: Mapping[str, float | None]) -> None:
         self.puzzle, self.guesses = puzzle, guesses
@@ -164,8 +164,8 @@ class Prediction:
         return f"your prediction: {said}; run the next cells, then guess.against(out)"
 
     def against(self, models: Sequence[ModelLike] | ModelLike | Trace) -> None:
-        """Print each guess beside what the simulator says of a run (its Models, or its Trace), and of the one that the
-        puzzle asks to predict. Counts as progress, once, where the run has its puzzle's size."""
+        """Print each guess beside the run's value (from its Models or Trace), and beside the value that the puzzle asks
+        for. Counts as progress, once, if the run has its puzzle's size."""
         if (why := absent(models)) is not None:
             print(f"{why}. Your prediction waits.")
             return
@@ -196,13 +196,13 @@ def predict(puzzle: str | None = None, /, **guesses: float | EllipsisType) -> Pr
     """Write down a prediction of a run, such as predict("ddp", end=..., memory=1_835_008). `...` means no guess yet.
 
     The quantities are end (time units), memory (elements on the rank with the highest peak), rank (which that is),
-    collectives and messages (the most of any rank), idle (percent). ValueError for another, or for what is no number.
+    collectives and messages (the most of any rank), idle (percent). ValueError for any other, or for no number.
 
     >>> predict("ddp", end=12)
     your prediction: end 12; run the next cells, then guess.against(out)
     """
     if puzzle is not None:
-        _ = PUZZLES[puzzle]  # ValueError where there is none
+        _ = PUZZLES[puzzle]  # ValueError if there is none
     known = ", ".join(map(str, QUANTITIES.values()))
     if not guesses:
         raise ValueError(f'say what you predict, such as predict("{puzzle or "ddp"}", end=5). There are {known}')
@@ -235,11 +235,11 @@ def expect(
     end: float | None = None,
     calls: Iterable[str] = (),
 ) -> None:
-    """Print whether every rank ends with what was asked for; what does not is an error where that is graded.
+    """Print whether every rank ends with what was asked for; if grading is on, it is an error if not.
 
-    That is a value in `store`, of that layer, with exactly these batches, and `whole`, which is no shard; so many
-    elements of `memory` in its stores when it is done; an `end` of the whole run no later than that; and every rank
-    `calls` these operations, with no other communication, and makes up no second gradient."""
+    That can be a value in `store`, of this `layer`, with exactly these `batches`, and `whole`, not a shard; `memory`
+    elements in its stores at the end; an `end` of the whole run no later than this; and that every rank `calls` these
+    operations, uses no other communication, and makes up no second gradient."""
     if store is not None and store not in STORES:
         raise ValueError(f"there is no store {store!r}; there are {', '.join(STORES)}")
     if (why := absent(models)) is not None:
@@ -254,7 +254,7 @@ def expect(
     if asked := [*calls]:
         checks.append(partial(_otherwise, asked))
     faults: list[str] = []
-    for check in checks:  # of each what is wrong on the first rank, and on which others something like it is
+    for check in checks:  # for each, the fault of the first rank, and the other ranks with one
         said = {model.rank: text for model in models if (text := check(model))}
         others = f"\n         (and so it is on {these('rank', [*said][1:])})" if len(said) > 1 else ""
         faults += [f"rank {rank} {text}{others}" for rank, text in [*said.items()][:1]]
@@ -265,7 +265,7 @@ def expect(
 
 
 def _without(store: str, layer: int | None, batches: frozenset[int] | None, whole: bool, model: Model) -> str:
-    """Which value a rank lacks, and what it has instead. What is None may be anything."""
+    """Say which value a rank lacks, and what it has instead. None allows anything."""
     held: list[Value] = [*getattr(model, store).values()]
     for value in held:
         fits = layer in (None, value.layer) and batches in (None, value.place.batches)
@@ -287,7 +287,7 @@ def _it_has(held: Iterable[Value]) -> str:
 
 
 def _otherwise(asked: Sequence[str], model: Model) -> str:
-    """Which operation a rank is to call and does not, with which other one it communicates, or what it makes up."""
+    """Say which operation a rank does not call, how else it communicates, or what it makes up."""
     done = [event.op for event in model.program.events]
     if (made := done.count("fake_grad")) > 1:
         return f"makes up {made} gradients, and only its own is given: the others come from the other ranks"

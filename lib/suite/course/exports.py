@@ -1,14 +1,14 @@
-"""Notebooks for use elsewhere: editions for Colab with the package inside, and assignments for nbgrader.
+"""Exports notebooks: editions for Colab with the package inside, and assignments for nbgrader.
 
-An edition to mail is one file that runs in an empty environment. Its set-up cell unpacks what it carries itself, so
-only chalk and what chalk needs come from the network; a link leads to what is in the same file, or is left out.
+An edition is one file that can be mailed, and runs in an empty environment. Its set-up cell unpacks the package it
+carries, so only chalk and its dependencies come from the network; links lead to places in the same file, or are left
+out.
 
-nbgrader takes the instructor's version of an assignment, source/<assignment>/05_fsdp.ipynb: the cells of the puzzle,
-where the gap is an answer with our own one in it, the check a locked test, and a new cell below it another, of other
-sizes; and nbgrader_config.py, the settings of a course.
+nbgrader takes the instructor's version of an assignment, source/<assignment>/05_fsdp.ipynb: the puzzle's cells with our
+answer in the gap, the check as a locked test, and below it a new cell with a test of other sizes; and the settings of a
+course, nbgrader_config.py.
 
-A test fails where it raises, and nbgrader gives no points for it then. What the hidden regions call is in
-`lib.suite.grade.grading`, which says what nbgrader does not protect from.
+A test that raises fails, and gets no points from nbgrader. The hidden regions call `lib.suite.grade.grading`.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ STAYS = {
     "index": "the map of a folder of notebooks: away from it, it leads nowhere",
     "gallery": "the one that needs stored schedules, which answer puzzles: away from here, it has none",
 }
-"""The notebooks that are not for elsewhere, and what each of them is."""
+"""The notebooks that are not exported, and what each of them is."""
 LINK = re.compile(r"\[([^\]]+)\]\((?:[\w.]+/)*(\w+)\.ipynb\)")
 BETWEEN = " · "
 NAVIGATION = re.compile(rf"(?:← )?{LINK.pattern}(?: →)?|\[!\[.*\]\(.*\)")
-"""A part of a line that has nothing but links to other notebooks, or a badge."""
+"""A part of a line that consists of links to other notebooks, or a badge."""
 ENDINGS: Final = (".py", ".toml", ".csv", ".json", ".typed", ".css", ".js", ".html", ".txt")
 ELSEWHERE: Final = (
     *("drawing/comparing/overview.py", "lib/_notebooks/", "lib/analysis/bounds/best_orders.", "lib/plan/files."),
@@ -50,19 +50,19 @@ ELSEWHERE: Final = (
     *("lib/suite/course/exports.py", "lib/suite/course/nbgrader_config.txt"),
     *(f"lib/suite/{room}/" for room in ("cli", "grade", "isolation")),
 )
-"""Beginnings of the paths that no student's notebook loads; the orders stored there would answer puzzles."""
-DOORS: Final = ("lib/replay/__init__.py",)  # kept all the same: it says that the rest is missing
+"""Beginnings of paths that no student's notebook loads; the orders stored there would answer puzzles."""
+DOORS: Final = ("lib/replay/__init__.py",)  # kept anyway: it says that the rest is missing
 PROSE: Final = re.compile(r"^# %% \[markdown\].*\n(?:(?!# %%).*\n?)*", re.MULTILINE)
 PACKER: Final = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "lc": 4, "lp": 0, "pb": 0}]
-"""The settings of xz that make text smallest."""
+"""The xz settings that make text smallest."""
 DRAWINGS: Final = ("chalk-diagrams", "chalk-planar", "colour", "loguru", "svgwrite")
-"""The packages that only the drawings need. Of what else chalk needs, whatever version is there stays."""
+"""The packages that only the drawings need. Chalk's other dependencies keep whatever version is installed."""
 
 
 def chosen(names: Sequence[str]) -> list[Path]:
-    """Return the students' notebooks called by a puzzle's id, by "introduction" or by a path; without names every one.
+    """Return the students' notebooks named by a puzzle's id, "introduction" or a path; all of them without names.
 
-    Raises BuildError for a name that is none of these, and for a notebook of the repository that somebody has solved.
+    Raises BuildError for any other name, and for a notebook of the repository that somebody has worked in.
     """
     folder, known = home() / "puzzles", ["introduction", *PUZZLES]
     paths: list[Path] = []
@@ -81,7 +81,7 @@ def chosen(names: Sequence[str]) -> list[Path]:
 
 
 def read_notebook(path: Path) -> Notebook:
-    """Read a notebook as JSON. BuildError for a file that is not there, or is none."""
+    """Read a notebook as JSON. BuildError for a file that does not exist, or is no notebook."""
     try:
         text = path.read_text("utf-8")
         notebook_cells(path.name, text)
@@ -116,9 +116,9 @@ def _written(made: Mapping[Path, str]) -> list[Path]:
 
 
 def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
-    """Write an edition of each notebook into the folder `output`, or of all together into the .ipynb `output`.
+    """Write an edition of each notebook into the folder `output`, or one of all of them into the .ipynb `output`.
 
-    Raises BuildError for a file that is no notebook of ours: its first code cell is the set-up.
+    Raises BuildError for a notebook that is not ours, as it has no set-up cell.
     """
     read = {path: read_notebook(path) for path in notebooks}
     cell = set_up()
@@ -127,7 +127,7 @@ def export_colab(notebooks: Iterable[Path], output: Path) -> list[Path]:
     return _written({path: _text(edition(together(parts), path.name, cell)) for path, parts in files.items()})
 
 
-@cache  # it takes a second to pack, and goes into many notebooks
+@cache  # packing takes a second, and the cell goes into many notebooks
 def set_up() -> str:
     """Return the text of the set-up cell that carries the package. The same package gives the same text."""
     part = (home() / "solutions" / "parts" / "setup_carried.py").read_text("utf-8").partition("\n")[2].rstrip("\n")
@@ -135,7 +135,7 @@ def set_up() -> str:
 
 
 def pinned(root: Path) -> list[str]:
-    """Return what pip has to install for the drawings, in the versions of constraints.txt, else in those here."""
+    """Return what pip must install for the drawings, in the versions of constraints.txt, else those installed here."""
     if not (root / "constraints.txt").is_file():  # an installed wheel
         return [f"{name}=={version(name)}" for name in DRAWINGS]
     lines = (root / "constraints.txt").read_text("utf-8").splitlines()
@@ -143,7 +143,7 @@ def pinned(root: Path) -> list[str]:
 
 
 def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
-    """Return a copy of a notebook, called `name`, whose set-up cell has another text."""
+    """Return a copy of a notebook, called `name`, with another text in its set-up cell."""
     cells: list[dict[str, Any]] = [dict(cell) for cell in notebook["cells"]]
     setup = next((cell for cell in cells if cell["cell_type"] == "code" and _source(cell).startswith(SETUP)), None)
     if setup is None:
@@ -153,7 +153,7 @@ def edition(notebook: Notebook, name: str, cell: str) -> Notebook:
 
 
 def together(notebooks: Mapping[Path, Notebook]) -> Notebook:
-    """Make one notebook with the cells of several, and one set-up. Links lead to places in it, or nowhere."""
+    """Make one notebook with the cells of several, and one set-up. Links lead to places in it, or become text."""
     if not notebooks:
         raise BuildError("there are no notebooks to put together")
     cells: list[dict[str, Any]] = []
@@ -170,7 +170,7 @@ def together(notebooks: Mapping[Path, Notebook]) -> Notebook:
 
 
 def _relinked(cell: dict[str, Any], stems: Sequence[str]) -> dict[str, Any] | None:
-    """A cell whose links lead to places in the same file; None for one that had nothing but links elsewhere."""
+    """A cell whose links lead to places in the same file; None if it only had links elsewhere."""
     if cell["cell_type"] != "markdown":
         return dict(cell)
     text = _source(cell)
@@ -183,11 +183,11 @@ def _relinked(cell: dict[str, Any], stems: Sequence[str]) -> dict[str, Any] | No
 
 
 def package(also: Sequence[str] = ()) -> dict[str, bytes]:
-    """Return what a student needs of this project, by path, in order, to be unpacked where Python imports from.
+    """Return the files of this project that a student needs, by path, in order, to unpack where Python imports from.
 
-    These are the rooms that a notebook loads, and the references without the prose around them, as `reveal` shows these
+    These are the rooms that a notebook loads, and the references without the prose around them, as `reveal` shows them
     and some puzzles build on them; nothing that grades a class, makes notebooks, runs on real hardware or solves a
-    puzzle. But for what is asked for by path (`also`).
+    puzzle, except for the paths in `also`.
     """
 
     code = files_below(ROOT, "lib") | files_below(ROOT, "drawing")
@@ -199,14 +199,14 @@ def package(also: Sequence[str] = ()) -> dict[str, bytes]:
 
 
 def files_below(root: Path, folder: str) -> dict[str, bytes]:
-    """Return the files of a folder that the package is made of, by their paths from the root, in order."""
+    """Return the files of a folder that belong in the package, by their paths from the root, in order."""
     paths = (path for path in sorted((root / folder).rglob("*")) if path.suffix in ENDINGS)
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in paths if "__pycache__" not in path.parts}
 
 
 def in_text(files: Mapping[str, bytes]) -> str:
-    """Pack files into lines of letters and digits, which no editor or platform changes: base64 of an xz of a zip."""
-    whole = lzma.compress(zipped(files, zipfile.ZIP_STORED), filters=PACKER)  # together they are a quarter smaller
+    """Pack files into lines of text that no editor or platform changes: base64 of an xz of a zip."""
+    whole = lzma.compress(zipped(files, zipfile.ZIP_STORED), filters=PACKER)  # together a quarter smaller
     text = base64.b64encode(whole).decode()
     return "\n".join(text[place : place + 120] for place in range(0, len(text), 120))
 
@@ -217,10 +217,10 @@ def in_text(files: Mapping[str, bytes]) -> str:
 def export_nbgrader(
     notebooks: Iterable[Path], output: Path, assignment: str, *, need: str = "first", **hidden: int | str | None
 ) -> list[Path]:
-    """Write the instructor's version of students' notebooks into the course folder `output`, and the settings of a
-    course unless it has some. `need`, and in `hidden` the words `hidden` and `seed`, are those of `puzzles grade`.
+    """Write the instructor's version of students' notebooks into the course folder `output`, and settings unless it has
+    some. `need`, and `hidden` and `seed` among the other keywords, are those of `puzzles grade`.
 
-    Raises BuildError for a notebook that is no puzzle's, and for an assignment whose name nbgrader would refuse.
+    Raises BuildError for a notebook without a puzzle, and for an assignment's name that nbgrader would refuse.
     """
     if not assignment or "+" in assignment or Path(assignment).name != assignment or assignment.startswith("."):
         raise BuildError(f"an assignment is called as a folder is, such as week_1; got {assignment!r}")
@@ -238,7 +238,7 @@ def export_nbgrader(
 
 
 def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> Notebook:
-    """Return a student's notebook with our answer in it, and with what nbgrader has to know of its cells."""
+    """Return a student's notebook with our answer in it, and with nbgrader's metadata in its cells."""
     path, records = reference(record.id), of_one_notebook(record)
     text = path.read_text("utf-8")
     ours = {one.puzzle: one for one in find(text, path.name, record.id)}
@@ -270,8 +270,8 @@ def instructors(notebook: Notebook, record: Puzzle, need: str, hidden: Mapping[s
 
 
 def _check(source: str, record: Puzzle, need: str) -> str:
-    """A check as a test: what does not pass is an error, and what is shown is no number of points."""
-    if record.hidden:  # which have a test and a point of their own
+    """A check as a test: failing is an error, and the shown value is not a number, which would count as points."""
+    if record.hidden:  # hidden sizes have their own test and point
         source = source.replace(f'puzzle="{record.id}")', f'puzzle="{record.id}", elsewhere=False)')
     *lines, last = source.rstrip("\n").split("\n")
     ending = ast.parse(last).body[0]
@@ -284,7 +284,7 @@ def _check(source: str, record: Puzzle, need: str) -> str:
 
 
 def _elsewhere(record: Puzzle, need: str, hidden: Mapping[str, int | str | None]) -> str:
-    """The test of other sizes; empty where there are none."""
+    """The test of other sizes; empty if there are none."""
     given = {name: value for name, value in hidden.items() if value is not None}
     if given.get("hidden") == 0 or (not given and not record.hidden):
         return ""
@@ -293,7 +293,7 @@ def _elsewhere(record: Puzzle, need: str, hidden: Mapping[str, int | str | None]
 
 
 def _region(function: str, record: Puzzle, words: Mapping[str, int | str | None]) -> str:
-    """Hidden tests: nbgrader takes them out of a student's copy, and puts them back before it grades."""
+    """Hidden tests: nbgrader removes them from a student's copy, and restores them before grading."""
     given = "".join(f", {name}={json.dumps(value)}" for name, value in words.items())
     return (
         "### BEGIN HIDDEN TESTS\n"
@@ -304,7 +304,7 @@ def _region(function: str, record: Puzzle, words: Mapping[str, int | str | None]
 
 
 def _marked(cell: dict[str, Any], name: str, source: str, points: int | None = None) -> dict[str, Any]:
-    """A cell as nbgrader wants it: a test that is worth points, or else an answer."""
+    """A cell with nbgrader's metadata: a test that is worth points, or else an answer."""
     graded = points is not None
     marks: dict[str, Any] = {"grade": graded, "grade_id": name, "locked": graded}
     marks |= {"points": points} if graded else {}

@@ -1,7 +1,7 @@
-"""The progress of a student, kept on their own computer: the file, what is added to it, what comes next.
+"""Keeps a student's progress in a file on their own computer, and says what comes next.
 
 The variable PUZZLES_PROGRESS names another file, or is "off". Several notebooks may add at the same time. No clock
-time is kept, and nothing is sent anywhere. What cannot be recorded breaks nothing: it is said in one line.
+times are kept, and nothing is sent anywhere. A failure to record breaks nothing, and prints one line.
 
     {"format": "llm-training-puzzles progress", "version": 1,
      "puzzles": {"ddp": {"runs": 3, "passed": true, "goal": "passes", "time": 5.6, "memory": 1835008.0,
@@ -40,21 +40,21 @@ MAX_COUNT = 10**9
 PATIENCE = 5.0  # seconds to wait for another process that is writing
 
 passed_here: dict[str, Trace | None] = {}
-"""The puzzles that were passed in this process, each with the last run that passed; None for a plain function."""
+"""The puzzles passed in this process, each with its last run that passed; None for a plain function."""
 judged_here: dict[str, tuple[Trace | None, Verdict | FunctionVerdict]] = {}
 """The last check of each puzzle at its size in this process: its run, and the verdict."""
 _said: set[str] = set()  # notes that this process has printed already
 
 
 class ProgressError(ValueError):
-    """The progress file is damaged, or newer than this version. The message says which file, and what became of it."""
+    """The progress file is damaged, or newer than this version. The message says which file, and where it went."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run. `goal` is the best
-    goal that a run reached, `hints` how many were opened, `predictions` the guesses compared with a run and `right`
-    those of them that were right."""
+    """The progress in one puzzle. `time` and `memory` (elements) are those of the best correct run, and `goal` its best
+    goal. `hints`, `predictions` and `right` are the numbers of hints opened, of guesses compared with a run, and of
+    right ones."""
 
     runs: int = 0
     passed: bool = False
@@ -67,8 +67,7 @@ class Standing:
 
     @classmethod
     def of(cls, verdict: Verdict | FunctionVerdict) -> Standing:
-        """Return what one check adds. A run that is not correct only counts; a plain function takes no time and no
-        memory."""
+        """Return what one check adds. An incorrect run only counts as a run; a plain function has no time or memory."""
         if not verdict.correct or isinstance(verdict, FunctionVerdict):
             return cls(runs=1, passed=verdict.correct)
         return cls(1, verdict.passed, verdict.best, verdict.time, verdict.memory)
@@ -80,7 +79,7 @@ class Standing:
         return replace(best, passed=self.passed or more.passed, hints=max(self.hints, more.hints), **counts)
 
     def _order(self, puzzle: str) -> tuple[int, float, float, str]:
-        """Better is greater: the harder goal, then less time, then less memory. No correct run is least of all."""
+        """Better is greater: a harder goal, then less time, then less memory. Without a correct run it is the least."""
         if self.time is None or self.memory is None:
             return -2, 0.0, 0.0, ""
         goals = [goal.name for goal in PUZZLES[puzzle].goals] if puzzle in PUZZLES else []
@@ -92,23 +91,23 @@ class Standing:
 
 
 def is_off() -> bool:
-    """Check whether recording is turned off. What is graded is not the progress of the person who grades."""
+    """Tell whether recording is off, as it is in grading: that is not the grader's own progress."""
     return graded.is_on() or os.environ.get(VARIABLE, "").lower() == "off"
 
 
 def place() -> Path | None:
-    """Return where the progress file is, whether it exists or not. None where recording is off. OSError where this
-    system has no home folder."""
+    """Return the path of the progress file, whether it exists or not; None if recording is off. OSError if this system
+    has no home folder."""
     if is_off():
         return None
     if told := os.environ.get(VARIABLE):
         return Path(told)
     try:
         if sys.platform == "emscripten":
-            # What JupyterLite shows as its files. It is there after a page is loaded again, and a home folder is not.
+            # JupyterLite's files, which survive a reload of the page, unlike a home folder.
             folder = BROWSER_FILES if BROWSER_FILES.is_dir() else Path.home()
         else:
-            from platformdirs import user_state_path  # here and not above: a browser does without
+            from platformdirs import user_state_path  # not above: a browser does without
 
             folder = user_state_path()
     except (RuntimeError, ImportError) as error:
@@ -117,8 +116,8 @@ def place() -> Path | None:
 
 
 def known() -> dict[str, Standing]:
-    """Return what is recorded, by puzzle; empty where nothing is, or recording is off, and with a note where the file
-    is damaged or cannot be read."""
+    """Return what is recorded, by puzzle; empty if nothing is, or recording is off. Prints a note if the file is
+    damaged or cannot be read."""
     try:
         return {} if (file := place()) is None else read(file)
     except (ProgressError, OSError) as error:
@@ -128,12 +127,12 @@ def known() -> dict[str, Standing]:
 
 
 def solved() -> set[str]:
-    """Return the ids of the puzzles that are passed, as far as is recorded."""
+    """Return the ids of the puzzles recorded as passed."""
     return {puzzle for puzzle, standing in known().items() if standing.passed}
 
 
 def record(puzzle: str, more: Standing) -> None:
-    """Add to what is recorded of a puzzle. What goes wrong is printed, in one line."""
+    """Add to a puzzle's record. A failure is printed in one line."""
     try:
         note = "" if (file := place()) is None else add(file, puzzle, more)
     except (ProgressError, OSError) as error:
@@ -153,7 +152,7 @@ def _say(note: str) -> None:
 
 
 def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
-    """Record a check of a run at the size of its puzzle; a sandbox and sizes of one's own are not recorded."""
+    """Record a check of a run at its puzzle's size; sandboxes and other sizes are not recorded."""
     if verdict.puzzle is None or (trace is not None and not has_size_of(trace, verdict.puzzle)):
         return
     judged_here[verdict.puzzle] = trace, verdict
@@ -163,13 +162,13 @@ def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
 
 
 def has_size_of(trace: Trace, puzzle: str) -> bool:
-    """Check whether a run is a puzzle at its own size, and no sandbox."""
+    """Tell whether a run has the puzzle's own size, and is no sandbox."""
     return not trace.sandbox and PUZZLES[puzzle].fits(trace)
 
 
 def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
-    """Return what to solve next: the first unsolved puzzle whose needs are solved, on the core path if there is one.
-    None where everything is solved."""
+    """Return the puzzle to solve next: the first unsolved one whose needs are solved, on the core path if possible.
+    None if everything is solved."""
     done = set(solved)
     left = [one for one in PUZZLES.values() if one.id not in done and done.issuperset(one.needs)]
     return min(left, key=lambda one: bool(one.deepens), default=None)
@@ -179,7 +178,7 @@ def next_puzzle(solved: Iterable[str]) -> Puzzle | None:
 
 
 def read(file: Path) -> dict[str, Standing]:
-    """Return what a progress file says, by puzzle; nothing where there is none. Raises ProgressError for a damaged
+    """Return the contents of a progress file, by puzzle; empty if there is none. Raises ProgressError for a damaged
     file, which is moved aside, and OSError for one that cannot be read."""
     try:
         with file.open("rb") as stream:
@@ -198,9 +197,9 @@ def read(file: Path) -> dict[str, Standing]:
 
 
 def add(file: Path, puzzle: str, more: Standing) -> str:
-    """Add to what a file says of a puzzle, and make the file where there is none. Returns a line about a damaged file
-    that was moved aside, else "". Raises ProgressError for a file of a newer version, and OSError where the file cannot
-    be written; it is left as it was then."""
+    """Add to a puzzle's entry in a file, which is made if missing. Returns a line about a damaged file that was moved
+    aside, else "". Raises ProgressError for a file of a newer version, and OSError if the file cannot be written; then
+    it stays as it was."""
     file = Path(os.path.realpath(file))  # a link stays a link
     file.parent.mkdir(parents=True, exist_ok=True)
     note = ""
@@ -220,20 +219,20 @@ def add(file: Path, puzzle: str, more: Standing) -> str:
 
 @contextmanager
 def _alone(file: Path) -> Generator[None]:
-    """Keep others from adding to a file meanwhile. OSError where another process does not let go of it. The lock is on
-    a file beside it, because the file itself is replaced. Where a system has no locks we go on: two processes at the
-    same moment may then lose a count, but never a whole file."""
+    """Keep other processes from adding to a file meanwhile. OSError if one of them does not release it. The lock is on
+    a file beside it, as the file itself is replaced. Without locks on a system we go on: two processes at the same
+    moment may then lose a count, but never a whole file."""
     with file.with_name(f".{file.name}.lock").open("a+b") as lock:
         deadline = time.monotonic() + PATIENCE
         while not locked(lock):
             if time.monotonic() > deadline:
                 raise OSError(f"another process has kept {lock.name} locked for {PATIENCE:g} seconds")
             time.sleep(0.01)
-        yield  # closing gives the lock back
+        yield  # closing releases the lock
 
 
 def locked(lock: IO[bytes]) -> bool:
-    """Check whether a file is this process's alone until it is closed, or there are no locks here."""
+    """Lock a file for this process until it is closed; True also if this system has no locks."""
     try:
         if sys.platform == "win32":
             import msvcrt
@@ -241,7 +240,7 @@ def locked(lock: IO[bytes]) -> bool:
             lock.seek(0)
             msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
         else:
-            from fcntl import LOCK_EX, LOCK_NB, flock  # of which a browser has nothing, or an empty module
+            from fcntl import LOCK_EX, LOCK_NB, flock  # missing or empty in a browser
 
             flock(lock, LOCK_EX | LOCK_NB)
     except (ImportError, OSError) as error:
@@ -250,8 +249,8 @@ def locked(lock: IO[bytes]) -> bool:
 
 
 def standings(data: bytes, file: Path) -> dict[str, Standing]:
-    """Return what the bytes of a progress file say; `file` is for the message. ValueError where they are none,
-    ProgressError where they are of a newer version."""
+    """Return the contents of a progress file from its bytes; `file` is for messages. ValueError if they are damaged,
+    ProgressError if they are of a newer version."""
     if len(data) > MAX_BYTES:
         raise ValueError(f"it is larger than {MAX_BYTES // 2**20} MiB")
     try:
@@ -281,7 +280,7 @@ FITS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def _standing(puzzle: str, entry: Any) -> Standing:
-    """One entry. Puzzles that this version does not know are kept: they may be another version's."""
+    """One entry. Unknown puzzles are kept: they may be from another version."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
         raise ValueError(f"{puzzle[:70]!r} is no name of a puzzle")
     found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}

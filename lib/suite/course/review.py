@@ -1,4 +1,4 @@
-"""review: what a student asks after a run. How good is it, where do the ranks wait, and what fills the memory?"""
+"""review: answers a student's questions about a run: how good it is, where ranks wait, and what fills the memory."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from lib.analysis.bounds.limits import Bound, Limit
     from lib.suite.course.solutions import Known
 
-# A picture of a review is drawn by whoever imports `drawing`: what makes one is imported when one is made.
+# `drawing` draws the picture of a review, and so imports this module: what makes a review is imported when needed.
 
-GROUPS = 6  # kinds of gaps that are told one by one; of more, the rest is counted
-ROWS = 12  # rows of the table of the peak that are shown
+GROUPS = 6  # kinds of gaps listed one by one; the rest is summed up
+ROWS = 12  # most rows shown of the table of the peak
 
 
 def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None:
-    """Return the run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` says it in
-    words. Takes the Models that simulate returned, or a Trace. None where there is no run, which is said. ValueError
-    where the run does not have the sizes of the puzzle. The reference is run here, for a correct run only."""
+    """Return the run of a puzzle beside its reference solution; notebooks show it as a picture, `text()` gives words.
+    Takes the Models that simulate returned, or a Trace. None, with a printed reason, if there is no run. ValueError if
+    the run does not have the puzzle's sizes. The reference is run here, but only if the run is correct."""
     from lib.analysis.bounds.limits import has_bound, lower_bound
     from lib.checker.verdict import check
     from lib.suite.course.progress import judged_here
@@ -53,7 +53,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
             f'{mine[0]}, {mine[1]} and {mine[2]}. Review the run of simulate({record.id}, puzzle="{record.id}")'
         )
     judged, said = judged_here.get(puzzle, (None, None))
-    # What Model.check has said of this run is said again: it knows of other sizes, too.
+    # Repeat the verdict of Model.check on this run, as it knows about other sizes, too.
     verdict = said if judged is trace and isinstance(said, Verdict) else check(trace, puzzle)
     try:
         mine = trace.normalised(record.costs)
@@ -61,7 +61,7 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
         mine = trace  # the verdict says what is wrong with it
     reference, others = None, ()
     if verdict.correct:
-        # With its lines of code for those who have passed the puzzle.
+        # Its lines of code are only for those who have passed the puzzle.
         reference = run_of_file(reference_file(puzzle), puzzle) if verdict.passed else schedule_of(puzzle)
         others = known_ways(puzzle)
     bound = lower_bound(puzzle) if verdict.correct and has_bound(puzzle) else None
@@ -76,10 +76,10 @@ def review(models: Trace | Sequence[ModelLike], *, puzzle: str) -> Review | None
 class Review(Answer):
     """A run beside the reference solution of its puzzle.
 
-    `mine` and `reference` are Traces timed with the costs of the puzzle; `reference` is None for a run that is not
-    correct. `bound` is None where none is known, and `excuse` says why it does not speak of this run. `idle` are the
-    gaps of `mine`, `groups` the same by reason. `lean` is the peak (elements) if everything went after its last use.
-    `others` are other known ways to do the puzzle, in figures.
+    `mine` and `reference` are Traces timed with the puzzle's costs; `reference` is None for an incorrect run. `bound`
+    is None if none is known, and `excuse` says why it does not apply to this run. `idle` are the gaps of `mine`,
+    `groups` the same by reason. `lean` is the peak (elements) if everything were deleted after its last use. `others`
+    are the figures of other known ways to do the puzzle.
     """
 
     verdict: Verdict
@@ -96,7 +96,7 @@ class Review(Answer):
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The gaps by kind and reason, the largest first."""
+        """Return the gaps by kind and reason, the largest first."""
         return grouped(self.idle)
 
     def rows(self) -> list[Row]:
@@ -104,7 +104,7 @@ class Review(Answer):
         return rows(self.mine, self.alive)
 
     def head(self) -> str:
-        """Return the verdict. Of its notes it has the first lines: what they tell of is told below."""
+        """Return the verdict, with only the first lines of its notes, as the details follow below."""
         return replace(self.verdict, notes=tuple(note.partition("\n")[0] for note in self.verdict.notes)).text()
 
     def ends(self) -> Iterator[str]:
@@ -112,12 +112,12 @@ class Review(Answer):
         yield from chain(self.bounds(), self.proofs(), (self.beside(),), self.waits(), self.memory())
 
     def bounds(self) -> Iterator[str]:
-        """Yield the lower bounds, what they are made of, and how far the run is above them."""
+        """Yield the lower bounds, their parts, and how far the run is above them."""
         yield from filter(None, (self.premise(),))
         yield from (f"  {line}" for line in (*self.limits(), self.both()) if line)
 
     def premise(self) -> str | None:
-        """Name the schedules of which the lower bounds speak, or say why not of this one. None where there are none."""
+        """Say which schedules the lower bounds apply to, or why not to this one. None if there are none."""
         if self.bound is None or not self.verdict.correct:
             return None
         if self.excuse is not None:
@@ -125,11 +125,11 @@ class Review(Answer):
         return f"Lower bounds, for every schedule like this: {self.bound.premise}"
 
     def _speaking(self) -> Bound | None:
-        """The lower bounds, where they speak of this run."""
+        """The lower bounds, if they apply to this run."""
         return self.bound if self.verdict.correct and self.excuse is None else None
 
     def limits(self) -> Iterator[str]:
-        """Yield each lower bound that speaks of this run, and how far the run is above it."""
+        """Yield each lower bound that applies to this run, and how far the run is above it."""
         if (bound := self._speaking()) is None:
             return
         verdict = self.verdict
@@ -140,7 +140,7 @@ class Review(Answer):
             yield f"Sent per rank is no less than {_limit(bound.sent, figures.most_sent(self.mine), ' elements')}"
 
     def both(self) -> str | None:
-        """Say whether one schedule can have the least time and the least memory; None where no bounds speak."""
+        """Say whether one schedule can have the least time and the least memory; None if no bounds apply."""
         if (bound := self._speaking()) is None:
             return None
         if len(bound.frontier) > 1:
@@ -157,7 +157,7 @@ class Review(Answer):
         return "Whether one schedule can have both the least time and the least memory is not known."
 
     def figures(self) -> Iterator[tuple[str, float, float]]:
-        """Time and memory of yours, and of the reference."""
+        """Yield time and memory of your run, and of the reference."""
         yield "yours", self.verdict.time, self.verdict.memory
         if self.reference is not None:
             yield "the reference", figures.end(self.reference), float(figures.peak(self.reference).elements)
@@ -180,7 +180,7 @@ class Review(Answer):
         return f"The reference: time {time:.10g}, memory {amount(memory)} elements. Yours: {when}, {size}."
 
     def waits(self) -> Iterator[str]:
-        """Say what determines the end, where the gaps are and why, and how to ask further."""
+        """Say what determines the end, where the gaps are and why, and how to find out more."""
         yield from self.heads()
         told, rest = self.reasons()
         yield from (f"  {group.text()}" for group in told)
@@ -190,7 +190,7 @@ class Review(Answer):
             yield further
 
     def heads(self) -> tuple[str, ...]:
-        """Return the critical path, and how much the ranks do not compute. Nothing where nothing took time."""
+        """Return the critical path, and the share of time without computing; empty if nothing took time."""
         whole = figures.makespan(self.mine)
         if not whole:
             return ()
@@ -210,14 +210,14 @@ class Review(Answer):
         return path, f"Gaps: {in_units(empty)} of {count} x {exact(units(whole))} ({share}) are not computing:"
 
     def reasons(self) -> tuple[tuple[Group, ...], str]:
-        """Return the groups of gaps that are told one by one, and what is said of all others."""
+        """Return the groups of gaps to list one by one, and a summary of all others."""
         groups = self.groups
         told, rest = groups[:GROUPS], groups[GROUPS:]
         others = "another reason" if len(rest) == 1 else f"{len(rest)} other reasons"
         return told, f"and {in_units(sum(group.ticks for group in rest))} for {others}" if rest else ""
 
     def further(self) -> str | None:
-        """Say how to follow the longest gap back to its cause. None where there is none, or the run failed."""
+        """Say how to follow the longest gap back to its cause. None if there is none, or the run failed."""
         if not self.idle or self.mine.error is not None:
             return None
         longest = max(self.idle, key=lambda gap: gap.length)
@@ -226,7 +226,7 @@ class Review(Answer):
         return f"{ask} follows the longest gap back to its cause."
 
     def memory(self) -> Iterator[str]:
-        """List what is alive at the peak, and what of it could have been deleted."""
+        """List what is alive at the peak, and what could have been deleted."""
         if not self.alive:
             return
         yield f"{self.at_the_peak()}:"
@@ -247,7 +247,7 @@ class Review(Answer):
         return f"{held}, at time {units(self.peak.time):.10g}, when {operation(event)} begins"
 
     def leaner(self) -> str:
-        """Say what the peak could be; nothing where it could be no lower."""
+        """Say what the peak could be; "" if it could be no lower."""
         less, now = f"{amount(self.lean)} elements", amount(self.peak.elements)
         if self.lean >= self.peak.elements:
             return ""
@@ -255,7 +255,7 @@ class Review(Answer):
 
 
 def _limit(limit: Limit, mine: float, unit: str = "") -> str:
-    """A limit, what it is made of, and how far a run is above it."""
+    """A limit, its parts, and how far a run is above it."""
     parts = " + ".join(f"{amount(part.amount)} for {part.what}" for part in limit.parts)
     if len(limit.parts) == 1:
         parts = limit.parts[0].what

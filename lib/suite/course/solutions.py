@@ -1,4 +1,4 @@
-"""The official answer to a puzzle, and other ways to do it: their code, their figures, what each is good for."""
+"""Official answers to puzzles, and other ways to do them: code, figures, and what each is good for."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from lib.suite.submissions.table import ask_here
 from lib.trace.json_format import with_places
 from lib.trace.trace import Trace
 
-FOLDER = "alternatives"  # the folder of the alternatives, in solutions/. Their files are called <puzzle>_<name>.py.
-OFFICIAL = "official"  # the name of the solution to which others are alternatives
+FOLDER = "alternatives"  # the folder of the alternatives, in solutions/, with files <puzzle>_<name>.py
+OFFICIAL = "official"  # the name of the reference solution
 
 
 def answer(puzzle: str) -> str:
-    """Return the lines of the official answer, as they stand between the markers of its source. BuildError without."""
+    """Return the lines of the official answer, between the markers in its source. BuildError if there are none."""
     path = reference(puzzle)
     text = path.read_text("utf-8")
     every = find(text, path.name, path.stem if path.stem in PUZZLES else None)
@@ -48,19 +48,19 @@ def alternatives(puzzle: str, root: Path | None = None) -> list[Path]:
 
 
 def owner(path: Path) -> str | None:
-    """Return the puzzle of an alternative by its name, <puzzle>_<name>.py; None where there is no such puzzle. Of two
-    that would do (pipeline, pipeline_fsdp) it is the longer."""
+    """Return the puzzle of an alternative by its name, <puzzle>_<name>.py; None if there is no such puzzle. If two fit
+    (pipeline, pipeline_fsdp), the longer wins."""
     return max((puzzle for puzzle in PUZZLES if path.stem.startswith(f"{puzzle}_")), key=len, default=None)
 
 
 def files_of(puzzle: str) -> dict[str, Path]:
-    """Return the files of all our ways to do a puzzle by their names, the official one first."""
+    """Return the files of all our ways to do a puzzle, by name, the official one first."""
     others = {path.stem.removeprefix(f"{puzzle}_"): path for path in alternatives(puzzle)}
     return {OFFICIAL: reference(puzzle), **others}
 
 
 def description(text: str) -> tuple[str, str]:
-    """Read an alternative's docstring: its first line, and the rest as one paragraph. Empty where it has none."""
+    """Read an alternative's docstring: its first line, and the rest as one paragraph. Empty if it has none."""
     first, _, rest = (ast.get_docstring(ast.parse(text)) or "").partition("\n")
     return first, " ".join(rest.split())
 
@@ -70,7 +70,7 @@ def description(text: str) -> tuple[str, str]:
 
 def run_of_file(path: Path, puzzle: str, **size: Any) -> Trace:
     """Run the function in a file at the puzzle's size, or another. Raises what running does, SourceError for a stub."""
-    with redirect_stdout(StringIO()):  # a notebook that was emptied since says so where it is opened
+    with redirect_stdout(StringIO()):  # keep a stub's note out of the output
         models = simulate(load_function(path, puzzle), puzzle=puzzle, **size)
     if isinstance(models, Unsolved):
         raise SourceError(f"{path.name} is not solved")
@@ -91,20 +91,20 @@ def without_lines(trace: Trace) -> Trace:
 
 @cache
 def schedule_of(puzzle: str) -> Trace:
-    """Run the official answer, without its lines of code: what it does when is no secret, how it says so is."""
+    """Run the official answer, without its lines of code: what it does when is no secret, but its code is."""
     return without_lines(run_of_file(reference(puzzle), puzzle))
 
 
 def schedule_to_show(puzzle: str) -> Trace | None:
-    """Return the run of the official answer once it gives nothing away: after a correct run, or the second hint."""
+    """Return the official answer's run once it spoils nothing: after a correct run, or the second hint."""
     standing = known().get(puzzle, Standing())
     gives_nothing = puzzle in passed_here or standing.time is not None or standing.hints > 1
     return schedule_of(puzzle) if gives_nothing else None
 
 
 def run_of(puzzle: str) -> tuple[Trace, bool]:
-    """Return the student's own run of a puzzle that they have passed, and True: the one that passed in this process, or
-    that of their notebook. Else that of the official answer, and False. For the puzzles that build on it."""
+    """Return the student's own run of a puzzle they have passed, from this process or their notebook, and True; else
+    the official answer's run, and False. For the puzzles that build on it."""
     if (here := passed_here.get(puzzle)) is not None:
         return here, True
     if known().get(puzzle, Standing()).passed:
@@ -116,7 +116,7 @@ def run_of(puzzle: str) -> tuple[Trace, bool]:
 
 
 class Known(NamedTuple):
-    """The figures of another way to do a puzzle. `inside`: the puzzle's lower bounds speak of it."""
+    """The figures of another way to do a puzzle. `inside`: the puzzle's lower bounds apply to it."""
 
     name: str
     time: float
@@ -126,7 +126,7 @@ class Known(NamedTuple):
 
 @cache
 def known_ways(puzzle: str) -> tuple[Known, ...]:
-    """Return the alternatives of a puzzle in figures, run once in a process."""
+    """Return the figures of a puzzle's alternatives, which run once per process."""
     runs = {name: run_of_file(path, puzzle) for name, path in files_of(puzzle).items() if name != OFFICIAL}
     bound = lower_bound(puzzle) if has_bound(puzzle) else None
     return tuple(
@@ -151,7 +151,7 @@ class Way:
 
     @property
     def figures(self) -> str:
-        """Its time, its memory and its goal; empty for a plain function."""
+        """Return its time, memory and goal; empty for a plain function."""
         if isinstance(self.verdict, FunctionVerdict):
             return ""
         time, memory, best = self.verdict.time, self.verdict.memory, self.verdict.best
@@ -159,7 +159,7 @@ class Way:
 
 
 def ways(puzzle: str) -> list[Way]:
-    """Return the official answer, and then the alternatives. Each is run and checked now."""
+    """Return the official answer, then the alternatives, each run and checked now."""
     every: list[Way] = []
     for name, path in files_of(puzzle).items():
         said = "", "", answer(puzzle)
@@ -175,7 +175,7 @@ def ways(puzzle: str) -> list[Way]:
 
 
 def refusal(puzzle: str, standing: Standing | None) -> str | None:
-    """Say what is missing before the command shows the answer; None where the puzzle is passed."""
+    """Say what is missing before the command shows the answer; None if the puzzle is passed."""
     if standing is not None and standing.passed:
         return None
     where = shown(reference(puzzle))
@@ -204,7 +204,7 @@ def _missing(puzzle: str, standing: Standing | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Revealed:
-    """One way to do a puzzle, and the file that it is in, as Markdown: a notebook renders it, elsewhere it prints."""
+    """One way to do a puzzle, as Markdown, which a notebook renders, and which prints as is elsewhere; and its file."""
 
     path: Path
     markdown: str
@@ -217,8 +217,8 @@ class Revealed:
 
 
 def revealed(puzzle: str, way: str, call: str) -> Revealed:
-    """Return one way to do a puzzle with its code and figures, and below the official one all others; `call` shows
-    another one, once its name is put in. SourceError where there is no such way."""
+    """Return one way to do a puzzle with its code and figures, and below the official one all others; `call`, with a
+    name filled in, shows another. SourceError for an unknown way."""
     every = {one.name: one for one in ways(puzzle)}
     if way not in every:
         raise SourceError(f"{puzzle} has no solution called {way!r}; there are {', '.join(every)}")
@@ -232,9 +232,8 @@ def revealed(puzzle: str, way: str, call: str) -> Revealed:
 
 
 def reveal(puzzle: str, way: str = OFFICIAL) -> Revealed | None:
-    """Show the official answer to a puzzle and what else can be done, or the code of one of the other ways, once you
-    have passed. Before, it prints what is missing and gives None. ValueError for a puzzle or a way that there is
-    not."""
+    """Show the official answer to a puzzle with a list of other ways, or the code of one of these, once you have
+    passed. Before that, print what is missing, and return None. ValueError for an unknown puzzle or way."""
     record = PUZZLES[puzzle]
     standing = known().get(record.id)
     if record.id not in passed_here and not (standing is not None and standing.passed):

@@ -1,7 +1,7 @@
-"""Subjects of a command, be it a puzzle's id, a notebook, a .py or a saved Trace: each gives a run.
+"""Runs the subject of a command: a puzzle's id, a notebook, a .py or a saved Trace.
 
-A puzzle's id stands for our own solution, which runs here. A function in a file runs in a limited process, whoever has
-written it (see `lib.suite.isolation`), and what comes back is judged and recorded here.
+A puzzle's id stands for our own solution, which runs here. A function in a file runs in a limited process, even your
+own (see `lib.suite.isolation`), and what comes back is judged and recorded here.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from lib.suite.submissions.table import Answer, Given, ask_here
 from lib.trace.trace import Trace
 
 PATIENCE = 30.0
-"""Seconds that a function may run when the command runs it once; more, where somebody asks for another size."""
+"""Seconds that a function may run when the command runs it once; four times as many at another size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run under a name. `about` is its puzzle, None for a saved run of none; `puzzle` the one whose goals apply: none
-    do at a size that is not the puzzle's."""
+    """A run with a name. `about` is its puzzle, None for a saved run of none; `puzzle` the one whose goals apply, None
+    at another size."""
 
     name: str
     trace: Trace
@@ -43,10 +43,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What came of running something: `state` is one of `lib.suite.submissions.source`, "passed" where it reaches the
-    first goal; at a size that was asked for there is none, and correct is enough. `why` says why there is no verdict,
-    and `printed` is what the function printed. `puzzle` is None where it could not be told, and `run` for a plain
-    function."""
+    """The outcome of a run: `state` is one of `lib.suite.submissions.source`, "passed" if it reaches the first goal; at
+    another size there is no goal, and correct is enough. `why` says why there is no verdict, and `printed` is what the
+    function printed. `puzzle` is None if it is unknown, and `run` for a plain function."""
 
     puzzle: str | None
     state: str
@@ -56,8 +55,8 @@ class Attempt:
     run: Run | None = None
 
     def text(self, width: int = 100) -> str:
-        """Return the verdict in words, with bars that leave room for their figures on lines of so many characters; or
-        why there is none."""
+        """Return the verdict in words, or why there is none; bars leave room for their figures on lines of `width`
+        characters."""
         if not isinstance(self.verdict, Verdict):
             return self.why if self.verdict is None else self.verdict.text()
         text = self.verdict.text(max(4, min(24, width - 42)))
@@ -67,7 +66,7 @@ class Attempt:
 
 
 class Stub(NotSolved):
-    """A function that is not solved yet. Where the file is a copy that stays as it is, it names the student's own."""
+    """A function that is not solved yet. If the file is an edition, the message names the student's own copy."""
 
     def __init__(self, puzzle: str, path: Path) -> None:
         super().__init__(puzzle)
@@ -83,10 +82,9 @@ class Stub(NotSolved):
 def run(what: str, *, puzzle: str | None = None, limit: float | None = None, prints: bool = True, **size: Any) -> Run:
     """Simulate the function of a notebook or .py, or a puzzle's reference solution, or load a Trace.
 
-    The function is that of `puzzle`, else of the puzzle that the file is about, and `size` are ranks, layers, batches
-    and a mesh, if they are not the puzzle's. What it prints is printed, if that is wanted. Raises Stub where it is not
-    solved yet, SourceError, PuzzleError (whose `trace` is the run up to there, if there was any), or TraceError for a
-    damaged Trace.
+    The function is that of `puzzle`, else of the file's puzzle, and `size` are ranks, layers, batches and a mesh, if
+    they are not the puzzle's. `prints`: print the function's output. Raises Stub if it is not solved yet, SourceError,
+    PuzzleError (whose `trace` is the run up to there, if any), or TraceError for a damaged Trace.
     """
     subject = _Subject(what, puzzle, limit, size)
     try:
@@ -97,7 +95,7 @@ def run(what: str, *, puzzle: str | None = None, limit: float | None = None, pri
 
 
 def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None, **size: Any) -> Attempt:
-    """Run it as `run` does, and judge it. What is solved is recorded as progress."""
+    """Run and judge what `run` takes, and record progress."""
     subject = _Subject(what, puzzle, limit, size)
     try:
         return subject.outcome()
@@ -106,9 +104,8 @@ def outcome(what: str, *, puzzle: str | None = None, limit: float | None = None,
 
 
 def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = LIMIT, **size: Any) -> Attempt:
-    """Try it: see `run`, which says what it may be. Recorded as progress, as `outcome` does. Prints nothing, and raises
-    nothing for anything that the function does, or for a file that will not do. A file that is not there is not looked
-    for elsewhere."""
+    """Run and judge what `run` takes, and record progress, as `outcome` does, but print nothing, and raise nothing for
+    whatever the function does, or for an unusable file. A missing file is not searched for elsewhere."""
     name, subject = puzzle, None
     try:
         subject = _Subject(str(what), puzzle, limit, size, exact=True)
@@ -123,23 +120,22 @@ def attempt(what: str | Path, puzzle: str | None = None, limit: float | None = L
 
 
 def _state_of(path: Path, puzzle: str | None, error: SourceError) -> str:
-    """The state of what has no function that could run. A process in which it did not begin sends words alone."""
+    """The state of a file without a function to run. A process in which it did not start sends only words."""
     if not path.is_file():
         return "failed"
     if error.state != "unreadable" or puzzle is None:
         return error.state
     try:
         source = source_in(path)
-        source.instead_of(puzzle)  # of what nobody reads
+        source.instead_of(puzzle)  # raises if the source cannot be read
         return "failed" if puzzle in source.puzzles() else "renamed"
     except SourceError as why:
         return why.state
 
 
 def subjects(what: str) -> tuple[str | None, ...]:
-    """Return the puzzles that something is about, where it is one of several; else (None,): `attempt` finds which. A
-    file of several is about one whose function it defines, and about one that it only has the text of, too: its
-    function has another name there."""
+    """Return the puzzles of a file if it has several; else (None,), and `attempt` finds the one. A file counts for a
+    puzzle if it defines its function, or only has its notebook's text: then the function has another name."""
     path = located(Path(what))
     if what in PUZZLES or path.suffix not in (".py", ".ipynb"):
         return (None,)
@@ -152,8 +148,8 @@ def subjects(what: str) -> tuple[str | None, ...]:
 
 
 class _Subject:
-    """What somebody names: the file to run, its puzzle, and how. SourceError where there is none. Unless it is to be
-    `exact`, the name of a notebook that is not here stands for the student's own copy."""
+    """What a command names: the file to run, its puzzle, and how. SourceError if there is none. Unless `exact`, the
+    name of a missing notebook stands for the student's own copy."""
 
     def __init__(
         self, what: str, puzzle: str | None, limit: float | None, size: dict[str, Any], *, exact: bool = False
@@ -175,11 +171,11 @@ class _Subject:
         elif not self.is_trace:
             wanted = "neither a puzzle nor a notebook (.ipynb), Python (.py) or saved Trace (.json)"
             raise SourceError(f"{what!r} is {wanted}; the puzzles are {', '.join(PUZZLES)}")
-        self.is_own = not self.is_trace and not is_source(self.path)  # others are nobody's progress
+        self.is_own = not self.is_trace and not is_source(self.path)  # others are not the student's progress
         self.is_function = self.puzzle is not None and not self.is_trace and PUZZLES[self.puzzle].is_function
 
     def run(self) -> Run:
-        """The run of it. Raises Stub, SourceError or PuzzleError where there is none."""
+        """Return its run. Raises Stub, SourceError or PuzzleError if there is none."""
         size, puzzle, path = self.size, self.puzzle, self.path
         if self.is_trace:
             if size:
@@ -204,12 +200,12 @@ class _Subject:
             sent = self._whole(run_of(path, puzzle, **size, limit=self.limit or (4 * PATIENCE if size else PATIENCE)))
             assert sent.trace is not None, "what ran has a Trace"
             trace = sent.trace
-        # The goals are for the size of the puzzle, where no mesh was asked for.
+        # The goals apply at the puzzle's size, if no mesh was asked for.
         judged = puzzle if record.fits(trace) and "mesh" not in size else None
         return Run(self.what, replace(trace, puzzle=judged), puzzle, judged)
 
     def outcome(self) -> Attempt:
-        """The verdict on it. One on your own function, at the size of its puzzle, is recorded as progress."""
+        """Judge it. A verdict on your own function, at its puzzle's size, is recorded as progress."""
         found = None
         if self.is_function:
             assert self.puzzle is not None, "a function is about its puzzle"
@@ -224,15 +220,15 @@ class _Subject:
         return Attempt(self.puzzle, state, printed=self.printed, verdict=verdict, run=found)
 
     def ask(self, inputs: Sequence[Given]) -> Sequence[Answer]:
-        """Ask the plain function; that of a file in a process of its own."""
+        """Ask the plain function; one in a file runs in a process of its own."""
         assert self.puzzle is not None, "a function is about its puzzle"
         if self.is_ours:
             return ask_here(load_function(self.path, self.puzzle))(inputs)
         return self._whole(answers_of(self.path, self.puzzle, inputs, self.limit or PATIENCE)).answers
 
     def _whole(self, sent: Sent) -> Sent:
-        """Return what a process sent, if the function came to its end. What it printed is kept; a plain function is
-        asked several times, and prints the same."""
+        """Return what a process sent, if the function finished. Keep only the first output: a plain function is asked
+        several times, and prints the same."""
         self.printed = self.printed or sent.printed
         if sent.outcome == "unsolved":
             raise Stub(self.puzzle or "", self.path)

@@ -1,9 +1,9 @@
-"""What a class is asked, from a TOML file, from options, or from both: which puzzles, what counts as passed, at which
-sizes besides the puzzle's own, within which limits. TEACHING.md has an example with every key.
+"""The assignment for a class, from a TOML file, from options, or from both: which puzzles, what counts as passed, which
+sizes besides the puzzle's own, and which limits. TEACHING.md has an example with every key.
 
-A size may have a mesh (`mesh = { data = 2, stage = 3 }`, or with more as `Mesh` takes it) and costs
-(`costs = { model = "links", latency = 0.1 }`). Where neither `hidden` nor `seed` is said, the hidden sizes are those of
-the puzzles' records, which everybody can read. A plain function has no size: it is asked so many sets of random inputs.
+A size may have a mesh (`mesh = { data = 2, stage = 3 }`, or with other arguments of `Mesh`) and costs
+(`costs = { model = "links", latency = 0.1 }`). Without `hidden` and `seed`, the hidden sizes are those of the puzzles'
+records, which everybody can read. A plain function has no size: `hidden` is its number of sets of random inputs.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from lib.suite.grade.judging import MOST, Required, Unfit, draw_sizes, figures_a
 from lib.suite.isolation.messages import Limits
 
 NEEDS: Final = ("first", "best", "correct")  # besides a goal's name: a puzzle's first goal, its last one, or none
-LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)  # of one run, where nothing is said
+LIMITS: Final = Limits(seconds=10.0, memory=1024 * 2**20)  # of one run, by default
 
 
 class AssignmentError(ValueError):
-    """An assignment that makes no sense. Says where, what would, and what to write."""
+    """An assignment that makes no sense. Says where, what is expected, and what to write."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The questions to a class, with limits and rules. `tell_sizes`: students learn at which hidden ones they fail."""
+    """What is required of a class, with limits and rules. `tell_sizes`: students learn which hidden sizes fail."""
 
     required: tuple[Required, ...]
     title: str = ""
@@ -46,14 +46,14 @@ class Assignment:
 
 
 class PartOfConfig(NamedTuple):
-    """The settings of one puzzle. `hidden` are how many sizes to draw, or the sizes."""
+    """The settings of one puzzle. `hidden` is how many sizes to draw, or the sizes."""
 
     need: str | None = None
     hidden: int | tuple[AtSize, ...] | None = None
     seed: int | str | None = None
 
     def over(self, other: PartOfConfig) -> PartOfConfig:
-        """Return what this says, and where it says nothing the other."""
+        """Return these settings, with those of `other` for what is unset here."""
         return other._replace(**{name: value for name, value in self._asdict().items() if value is not None})
 
 
@@ -62,7 +62,7 @@ UNSAID: Final = PartOfConfig()
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The settings of an assignment, by a file or by options; None where nothing is."""
+    """The settings of an assignment, from a file or from options; None means unset."""
 
     title: str = ""
     puzzles: tuple[str, ...] | None = None
@@ -82,7 +82,7 @@ class Config:
         seconds: float | None = None,
         points: str | None = None,
     ) -> Config:
-        """Return the same with what options say, which win: over what a file says of single puzzles, too."""
+        """Return the same with options applied, which win even over a file's settings for single puzzles."""
         chosen = tuple(puzzles)
         if unknown := [puzzle for puzzle in chosen if puzzle not in PUZZLES]:
             raise AssignmentError(f"there is no puzzle {unknown[0]!r}; {_did_you_mean(unknown[0], PUZZLES)}")
@@ -106,7 +106,7 @@ class Config:
         )
 
     def assignment(self, worked_on: Iterable[str] = ()) -> Assignment:
-        """Return what is asked; where no puzzles are named, those that somebody has `worked_on`.
+        """Return what is required; if no puzzles are named, those that were `worked_on`.
 
         AssignmentError for a goal that a puzzle does not have, or a size at which our own solution is not correct.
         """
@@ -155,15 +155,15 @@ KEYS: Final = (
     *("title", "puzzles", "need", "hidden", "seed", "seconds", "memory", "tell_sizes"),
     *("deadline", "attempts", "points", "late", "extension", "puzzle"),
 )
-WORTH: Final = (*(term.name for term in TERMS), BY_HAND)  # what points are given for
+WORTH: Final = (*(term.name for term in TERMS), BY_HAND)  # what earns points
 WHOLE: Final = "whole number"
-OF_BEING_LATE: Final = {"percent": 100, "grace": 100_000, "days": 1000}  # and how much each may be
+OF_BEING_LATE: Final = {"percent": 100, "grace": 100_000, "days": 1000}  # and the most each may be
 OF_A_SIZE: Final = {"ranks": None, "layers": None, "batches": None, "mesh": mesh_from_table, "costs": costs_from}
 
 
 def read_config(path: str | Path) -> Config:
-    """Return the assignment of a TOML file. AssignmentError for a key that there is not, a value of the wrong kind, or
-    a size that cannot be; it says where. OSError where there is no file."""
+    """Read the settings in a TOML file. AssignmentError for an unknown key, a value of the wrong kind, or an impossible
+    size; it says where. OSError if there is no file."""
     path = Path(path)
     try:
         text = path.read_text("utf-8")
@@ -201,13 +201,13 @@ def read_config(path: str | Path) -> Config:
 
 
 class _Reader(NamedTuple):
-    """Reads the values of a file, and says where one is wrong. What TOML gives may be anything."""
+    """A reader of a file's values that says where one is wrong. TOML may hold anything."""
 
     file: str
     lines: list[str]
 
     def wrong(self, key: str, expected: str, got: object, fix: str = "") -> NoReturn:
-        """Say what is wrong with a key, and in which line it stands, if it stands in one alone."""
+        """Say what is wrong with a key, and on which line it is, if only one line has it."""
         name = re.escape(re.sub(r"\[\d+\]$", "", key).rpartition(".")[2])
         at = [number for number, line in enumerate(self.lines, 1) if re.search(rf"(^|[\s{{,\[.]){name}\b", line)]
         place = f"{self.file}, line {at[0]}" if len(at) == 1 else self.file
@@ -233,7 +233,7 @@ class _Reader(NamedTuple):
 
     def number(self, value: Any, key: str, least: float, most: float, kind: str = "number") -> Any:
         whole = isinstance(value, int) or (isinstance(value, float) and kind == "number")
-        if isinstance(value, bool) or not whole or not least <= value <= most:  # a truth is no number
+        if isinstance(value, bool) or not whole or not least <= value <= most:  # a bool is no number
             self.wrong(key, f"a {kind} from {least:g} to {most:,}", value)
         return value
 
@@ -243,19 +243,19 @@ class _Reader(NamedTuple):
         return name
 
     def points(self, value: Any, key: str) -> dict[str, float]:
-        """Points by what they are given for."""
+        """Return points by term."""
         table = self.table(value, key, WORTH)
         return {name: float(self.number(number, f"{key}.{name}", 0, 1000)) for name, number in table.items()}
 
     def moment(self, value: Any, key: str) -> datetime:
-        """A time by the clock on the wall; a day alone is meant to its end."""
-        if not isinstance(value, date):  # as a datetime is
+        """Return a local time; a date alone means the end of that day."""
+        if not isinstance(value, date):  # a datetime is one, too
             self.wrong(key, "a time without quotation marks, such as 2026-11-01T23:59:00", value)
         end = datetime.combine(value, time(23, 59, 59))
         return value.replace(tzinfo=None) if isinstance(value, datetime) else end
 
     def rules(self, table: dict[str, Any], points: Mapping[str, Mapping[str, float]]) -> Rules:
-        """Return how points follow from results."""
+        """Return the rules for points."""
         attempts = table.get("attempts", ATTEMPTS[0])
         if attempts not in ATTEMPTS:
             self.wrong("attempts", " or ".join(f'"{one}"' for one in ATTEMPTS), attempts)
@@ -267,7 +267,7 @@ class _Reader(NamedTuple):
         return Rules(points, attempts, deadline, until, Late(**costs))
 
     def part(self, table: dict[str, Any], key: str, puzzle: Puzzle | None) -> PartOfConfig:
-        """Return what is said of a puzzle, or (None) of all of them."""
+        """Return the settings of a puzzle, or (None) of all of them."""
         need, hidden, seed = (table.get(name) for name in ("need", "hidden", "seed"))
         if need is not None:
             self.value(need, f"{key}need", str, 'a text, such as "best"')
@@ -312,7 +312,7 @@ class _Reader(NamedTuple):
 
 
 class _Key(str):
-    """The name of a key, which is shown as it stands in the file."""
+    """The name of a key, shown as it is in the file."""
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:

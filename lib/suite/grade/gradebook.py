@@ -1,11 +1,11 @@
-"""The gradebook, as plain data; the rules by which points follow; and what a grading keeps: schedules, and a journal.
+"""The gradebook, as plain data; the rules for points; and what a grading keeps on disk: schedules, and a journal.
 
-The gradebook says what came of every puzzle of every student. All reports read it, and nothing else. Points are a sum
-and no program: nothing of them is evaluated.
+The gradebook has the result of every puzzle of every student. All reports read it, and nothing else. Points are a
+weighted sum: no rule for points is ever evaluated as code.
 
-The journal has what is finished, a line each, as soon as it is: {"key": "...", "score": {...}, "isolation": ["..."]}. A
-key stands for the code, the puzzle, all that is required of it, the limits and the version of this package: what has
-the same key need not run again. A line that was cut off is left out, and what it was about is done again.
+The journal gets a line for each result as soon as there is one: {"key": "...", "score": {...}, "isolation": ["..."]}. A
+key stands for the code, the puzzle, its requirements, the limits and the version of this package: work with a known
+key need not run again. A line that was cut off is ignored, and its work is done again.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from lib.trace.validation import decode
 
 FORMAT: Final = "llm-training-puzzles gradebook"
 VERSION: Final = 1
-Number = int | float  # and not float alone: 5 is read as 5, so that the same class gives the same bytes again
+Number = int | float  # not just float: 5 must be read back as 5, so that the same class gives the same bytes again
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a puzzle at one size, in words (of a plain function: of which inputs). `state` is one of STATES.
+    """The result of a puzzle at one `size`, in words (for a plain function: its inputs). `state` is one of STATES.
 
-    `goals` are the names of those reached, easiest first, `time`, `memory` and `sent` the figures of a correct
-    schedule, on the rank with the highest peak, `rank`. `message` is the verdict in words, or what went wrong.
-    `schedule` is the digest of what ran: equal schedules have the same, and "" is for none.
+    `goals` are the names of those reached, easiest first; `time`, `memory` and `sent` the figures of a correct
+    schedule; `rank` the rank with the highest peak. `message` is the verdict in words, or what went wrong.
+    `schedule` is the digest of what ran: equal schedules have the same, and "" means none.
     """
 
     size: str
@@ -67,8 +67,8 @@ class Result:
 class Score:
     """The score of one puzzle of one student: `own` at the puzzle's size, `hidden` at others.
 
-    `file` is where it was found, and `source` the digest of its code, the same for code that differs in names, layout
-    and comments alone. `hints` is how many hints were opened, if that is recorded in what was handed in.
+    `file` is where it was found, and `source` the digest of its code, the same for code that differs only in names,
+    layout and comments. `hints` is the number of hints opened, if the submission records it.
     """
 
     puzzle: str
@@ -86,12 +86,12 @@ class Score:
 
     @property
     def hidden_passed(self) -> int:
-        """At how many of the hidden sizes it passed."""
+        """Return the number of hidden sizes that passed."""
         return sum(result.state == "passed" for result in self.hidden)
 
     @property
     def message(self) -> str:
-        """Return what to tell the student: of the puzzle's size, or where all is well there of the first other."""
+        """Return the message for the student: from the first size that did not pass, else from the puzzle's own."""
         return next(
             (result.message for result in (self.own, *self.hidden) if result.state != "passed"), self.own.message
         )
@@ -99,8 +99,8 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The points for one puzzle, or for all that a student handed in (`puzzle` is ""): `points` that follow from the
-    score, less what being late costs, which `late` says in words; `of` how many there are; and what a person adds."""
+    """The points for one puzzle, or for a whole submission (`puzzle` is ""): `points` for the score, less the penalty
+    that `late` explains; `of`, the most there are; and what a person adds."""
 
     puzzle: str
     points: Number = 0.0
@@ -111,16 +111,16 @@ class Mark:
 
     @property
     def total(self) -> float:
-        """All points, never fewer than none."""
+        """All points, at least zero for a puzzle."""
         return max(0.0, round(self.points + (self.by_hand or 0.0), 4)) if self.puzzle else self.by_hand or 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Student:
-    """One row: a student, a score for each puzzle that is asked, in order, and `notes` on the files.
+    """One row: a student, a score for each required puzzle, in order, and `notes` on the files.
 
-    `id` is what the roster or the platform calls the student, and `more` are further columns of the roster. `marks` has
-    the points of each puzzle in the same order, and at its end what a person says of the whole, if that is said.
+    `id` is the student's id in the roster or on the platform, and `more` are further columns of the roster. `marks` has
+    the points of each puzzle in the same order, followed by a person's mark for the whole, if there is one.
     """
 
     name: str
@@ -132,28 +132,28 @@ class Student:
 
     @property
     def passed(self) -> int:
-        """Return how many puzzles passed."""
+        """Return the number of puzzles passed."""
         return sum(score.state == "passed" for score in self.scores)
 
     @property
     def points(self) -> float:
-        """All points, never fewer than none."""
+        """All points, at least zero."""
         return max(0.0, round(sum(mark.total for mark in self.marks), 4))
 
     @property
     def of(self) -> float:
-        """Return how many points there are."""
+        """Return the most points there are to get."""
         return round(sum(mark.of for mark in self.marks), 4)
 
     def mark(self, puzzle: str = "") -> Mark:
-        """Return the points of a puzzle, or what is said of the whole."""
+        """Return the mark for a puzzle, or for the whole submission."""
         return next((mark for mark in self.marks if mark.puzzle == puzzle), Mark(puzzle))
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Something that was handed in and cannot be graded, and why. `student` is "" where nobody knows whose it is, and
-    `puzzle` where nobody knows what it was for; `state` is one of STATES, in words."""
+    """Something that was handed in and cannot be graded, and why. `student` is "" if its owner is unknown, and `puzzle`
+    is "" if its puzzle is; `state` is one of STATES, in words."""
 
     file: str
     why: str
@@ -164,9 +164,9 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The questions of one puzzle: its goals at its own size as (name, time, memory), `need`, the one that has to be
-    reached (None: correct is enough), the sizes besides, in words, and what our own solution gives: a plain function's
-    nothing."""
+    """The requirements of one puzzle: its goals at its own size as (name, time, memory); `need`, the goal to reach
+    (None: correct is enough); the `hidden` sizes, in words; and our own solution's result (None for a plain
+    function)."""
 
     puzzle: str
     title: str
@@ -181,9 +181,8 @@ class Asked:
 class Gradebook:
     """A class: what was asked, the students by name, and what could not be graded.
 
-    `isolation` says what kept the code that ran apart from everything else, `made_by` which version of this package
-    wrote it, and `title` what the exercise is called. `problems` are found in the teacher's
-    own files.
+    `isolation` lists what kept the students' code apart from everything else, `made_by` is the version of this package
+    that wrote it, and `title` is the exercise's name. `problems` are those found in the teacher's own files.
     """
 
     asked: tuple[Asked, ...]
@@ -201,7 +200,7 @@ class Gradebook:
         return everybody and not (self.refused or self.problems)
 
     def refused_of(self, student: Student) -> tuple[Refused, ...]:
-        """Return what a student handed in that cannot be graded."""
+        """Return what cannot be graded of a student's files."""
         return tuple(one for one in self.refused if one.student and one.student == student.name)
 
     def of(self, puzzle: str) -> dict[str, Score]:
@@ -210,20 +209,20 @@ class Gradebook:
         return {name: score for name, score in found.items() if STATES[score.state].judged}
 
     def to_json(self) -> str:
-        """As a JSON document, the same every time."""
+        """Return a JSON document, the same every time."""
         return json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}, indent=1, ensure_ascii=False) + "\n"
 
 
 # -- points --------------------------------------------------------------------------------------------------------
 
 ATTEMPTS: Final = ("latest", "best")
-BY_HAND: Final = "by_hand"  # the term that is no share of anything: how many points a person may give
+BY_HAND: Final = "by_hand"  # the term that is not computed: how many points a person may give
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A reason for points: what it is called, how much of it a score has, and how much there is; a term of which a
-    puzzle has nothing, such as hidden sizes, does not count there."""
+    """A reason for points: its name, how much of it a score has reached, and how much there is. A term that a puzzle
+    lacks, such as hidden sizes, does not count there."""
 
     name: str
     reached: Callable[[Score, Asked], float]
@@ -241,18 +240,18 @@ def _of_hidden(score: Score, asked: Asked) -> float:
 
 TERMS: Final[tuple[Term, ...]] = (
     Term("passed", lambda score, _: score.state == "passed"),  # at hidden sizes too
-    Term("correct", lambda score, _: score.correct),  # at the puzzle's size, as all that follow but `hidden`
+    Term("correct", lambda score, _: score.correct),  # at the puzzle's size, as are all below except `hidden`
     Term("hidden", _of_hidden, lambda asked: bool(asked.hidden)),
     Term("first", _goal(0), lambda asked: bool(asked.goals)),
     Term("best", _goal(-1), lambda asked: bool(asked.goals)),
     Term("goal", lambda s, asked: sum(name in s.own.goals for name, _, _ in asked.goals), lambda a: len(a.goals)),
 )
-PASSED: Final[Mapping[str, float]] = {"passed": 1.0}  # where nothing is said: a point for each puzzle that passed
+PASSED: Final[Mapping[str, float]] = {"passed": 1.0}  # the default: a point for each puzzle that passed
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The price of being late: `percent` for each day begun, after `grace` minutes; all after `days` (None: never)."""
+    """The penalty for being late: `percent` per day begun, after `grace` minutes; all after `days` (None: never)."""
 
     percent: float = 0.0
     grace: float = 0.0
@@ -261,8 +260,8 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules by which points follow from results: points by puzzle ("" is for all others), the deadline, who has
-    another, and what being late costs. Times are by the clock on the wall, as platforms write them."""
+    """The rules for points: points by puzzle ("" is for all others), which attempt counts, the deadline, extensions of
+    it, and the penalty for being late. Times are local and without a time zone, as platforms write them."""
 
     points: Mapping[str, Mapping[str, float]] = field(default_factory=lambda: {"": PASSED})
     attempts: str = ATTEMPTS[0]
@@ -275,12 +274,12 @@ class Rules:
         return self.points.get(puzzle) or self.points.get("") or PASSED
 
     def due(self, its_id: str, name: str, said: datetime | None = None) -> datetime | None:
-        """Return when a student has to hand in: by the assignment's file, by the roster (`said`), or as all others."""
+        """Return a student's deadline: from the assignment's file, the roster (`said`), or everybody's."""
         return self.extensions.get(its_id) or self.extensions.get(name) or said or self.deadline
 
     def mark(self, score: Score, asked: Asked, handed_in: datetime | None, due: datetime | None, flag: bool) -> Mark:
-        """Return the points of one score, of an attempt that came at `handed_in` (None: nobody says), where the
-        platform says at least whether it was late (`flag`)."""
+        """Return the mark of one score for an attempt that came at `handed_in` (None: unknown). Without that time or a
+        deadline, `flag` says whether the platform marked it as late."""
         points, of = of_puzzle(score, asked, self.weights(asked.puzzle))
         grace, late = timedelta(minutes=self.late.grace), timedelta(0)
         if handed_in is not None and due is not None:
@@ -298,7 +297,7 @@ class Rules:
 
 
 def of_puzzle(score: Score, asked: Asked, weights: Mapping[str, float]) -> tuple[float, float]:
-    """Return the points of a score, and how many there are, with those that a person gives."""
+    """Return the points of a score, and the most there are, including those that a person may give."""
     points = sum(weights.get(term.name, 0.0) * term.reached(score, asked) for term in TERMS)
     most = sum(weights.get(term.name, 0.0) * term.there(asked) for term in TERMS)
     return round(points, 4), round(most + weights.get(BY_HAND, 0.0), 4)
@@ -316,8 +315,8 @@ class Schedule(NamedTuple):
 
 def schedule_of(trace: Trace) -> Schedule:
     """Return the schedule of a Trace: what ranks do, in which order, to which values; without source places, the text
-    of an error, and the name of the puzzle. Whoever finds the same one has the same digest."""
-    # The text of an error is about one student's code; and a run that failed is not one that is short.
+    of an error, and the name of the puzzle. Equal schedules have equal digests."""
+    # The text of an error is about one student's code; still, a failed run must differ from a short one.
     error = None if trace.error is None else "this run stopped before its end"
     bare = replace(trace, error=error, puzzle=None)
     text = json.dumps(encode(bare, lines=False), separators=(",", ":")).encode()
@@ -331,7 +330,7 @@ class Traces:
         self._folder = Path(folder)
 
     def path(self, digest: str) -> Path:
-        """Return the file of a schedule. ValueError where it is not a digest."""
+        """Return the file of a schedule. ValueError if `digest` is not one."""
         if not re.fullmatch("[0-9a-f]{16}", digest):
             raise ValueError(f"the digest of a schedule has 16 hexadecimal digits; got {digest[:40]!r}")
         return self._folder / f"{digest}.json.gz"
@@ -340,19 +339,18 @@ class Traces:
         return self.path(digest).is_file()
 
     def load(self, digest: str) -> Trace:
-        """Return the Trace of a schedule. TraceError where it is damaged; NoTraceFile (an OSError) where there is
-        none."""
+        """Return the Trace of a schedule. TraceError if it is damaged; NoTraceFile (an OSError) if there is none."""
         path = self.path(digest)
         try:
             with gzip.open(path) as file:
-                return decode(json.loads(file.read(MAX_BYTES)))  # what is larger is cut off, and so damaged
+                return decode(json.loads(file.read(MAX_BYTES)))  # anything larger is cut off, and so damaged
         except FileNotFoundError:
             raise NoTraceFile(f"there is no schedule {digest} in {self._folder}: grade again, and it will be") from None
         except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
             raise TraceError(f"{path.name} is damaged: {error}") from None
 
     def keep(self, schedule: Schedule) -> None:
-        """Write a schedule, all of it or nothing, unless it is there."""
+        """Write a schedule atomically, unless it is there."""
         if schedule.digest not in self:
             write_whole(ready(self.path(schedule.digest)), schedule.packed)
 
@@ -362,14 +360,14 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A score, without the file, and what kept its runs apart from everything else, in words."""
+    """A score, without the file, and what isolated its runs, in words."""
 
     score: Score
     isolation: tuple[str, ...]
 
 
 class Journal:
-    """A file of scores by key. Several processes may read it, one writes it: OSError where another one does."""
+    """A file of scores by key. Many processes may read it, but only one may write: OSError if another one does."""
 
     def __init__(self, path: Path) -> None:
         self._path = ready(path)
@@ -377,16 +375,16 @@ class Journal:
         if not locked(self._file):
             self._file.close()
             raise OSError(f"another process is grading into {path.parent.parent}: wait for it, or take another folder")
-        if self._path.read_bytes()[-1:] not in (b"", b"\n"):  # a line that was cut off is to spoil none but itself
+        if self._path.read_bytes()[-1:] not in (b"", b"\n"):  # so that a line cut off doesn't spoil the next
             self._file.write(b"\n")
 
     def close(self) -> None:
-        """Let others write."""
+        """Close the file, so that other processes can write."""
         self._file.close()
 
     def known(self, prefix: str) -> dict[str, Entry]:
-        """Return what is there under keys that begin so, the latest of each."""
-        from msgspec import convert  # here and not above: what takes in files alone needs no extra
+        """Return the latest entry of each key that begins with `prefix`."""
+        from msgspec import convert  # not above: taking in files must work without this extra
 
         found: dict[str, Entry] = {}
         with self._path.open("rb") as file:
@@ -400,14 +398,14 @@ class Journal:
         return found
 
     def add(self, key: str, entry: Entry) -> None:
-        """Write a score. It is in the file when this returns."""
+        """Write a score, which is in the file when this returns."""
         self._file.write(json.dumps({"key": key, **asdict(entry)}, separators=(",", ":")).encode() + b"\n")
         self._file.flush()
 
 
 @cache
 def version() -> str:
-    """Return a digest of this package and of its Python: other code may judge otherwise, and so nothing of it is
+    """Return a digest of this package and of its Python: other code may judge otherwise, so its results are not
     reused."""
     found = hashlib.sha256(f"{sys.version_info[:2]}".encode())
     for top in ("lib", "solutions"):

@@ -1,11 +1,11 @@
-"""grade: a class, graded. Every student's function at every size in isolation, on as many processes as there are.
+"""grade: grades a class by running every student's function at every size in isolation, in several processes.
 
-What is finished is in a journal at once (work/journal.jsonl; each distinct schedule in work/traces/): a grading that
-was ended, by Ctrl-C or kill -9, goes on where it was. The same code, asked the same, is run once. The gradebook follows
-from what was handed in and asked alone: not from the number of processes, nor from the order in which they finish.
+Each result goes into a journal at once (work/journal.jsonl; each distinct schedule in work/traces/), so a grading that
+was stopped, by Ctrl-C or kill -9, resumes. The same code with the same requirements is run once. The gradebook depends
+only on the submissions and the requirements: not on the number of processes, nor on the order in which they finish.
 
-`require` is what the hidden tests of a notebook for nbgrader call. It takes the function out of the cells that IPython
-has run, as text: what the notebook has changed in its own process (`Model.check`, a clock) counts for nothing.
+The hidden tests of a notebook for nbgrader call `require`. It takes the function's text from the cells that IPython
+has run: what the notebook changed in its own process (`Model.check`, a clock) has no effect.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from lib.suite.submissions.statements import without_package
 
 JOURNAL: Final = Path("work", "journal.jsonl")
 TRACES: Final = Path("work", "traces")
-MOST_ATTEMPTS: Final = 10  # earlier attempts of a student that are run, where the best counts
-GONE: Final = 1.0  # seconds between two looks of a worker at whether its parent is still there
+MOST_ATTEMPTS: Final = 10  # earlier attempts of a student that are run if the best one counts
+GONE: Final = 1.0  # seconds between a worker's checks that its parent is still alive
 
 
 def worked_on(collected: Collected) -> tuple[str, ...]:
-    """Return the puzzles in which somebody has written something; if nobody has, those that somebody handed in."""
+    """Return the puzzles that any student has worked on; if none has, all that were handed in."""
     touched, there = set[str](), set[str]()
     for submission in collected.submissions:
         for file, source in submission.sources():
@@ -83,7 +83,7 @@ def grade(
 ) -> Gradebook:
     """Grade all submissions, in `jobs` processes (None: in this one, -1: one for each core).
 
-    `done(so_far, all)` is called with numbers of students now and then. OSError where another process is
+    `done(so_far, all)` is called now and then with numbers of students. Raises OSError if another process is
     grading into the same folder.
     """
     journal, traces = Journal(Path(out) / JOURNAL), Traces(Path(out) / TRACES)
@@ -91,7 +91,7 @@ def grade(
     try:
         asked = [_asked(required, traces) for required in assignment.required]
         known = journal.known(prefix)
-        # What is known has its schedule, if it has one, still in the folder.
+        # A known entry counts only if its schedule, if any, is still in the folder.
         there = {key for key, entry in known.items() if not (one := entry.score.own.schedule) or one in traces}
         work = partial(_row, assignment=assignment, prefix=prefix, there=frozenset(there))
         options: dict[str, Any] = {"ends": True, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
@@ -100,9 +100,9 @@ def grade(
             if row is not None:
                 rows[row.submission.student] = row
                 for key, entry, schedule in row.finished:
-                    if schedule is not None:  # before the line that speaks of it
+                    if schedule is not None:  # before the journal line that refers to it
                         traces.keep(schedule)
-                    if key not in there:  # as it is where somebody else has handed in the same
+                    if key not in there:  # another student may have handed in the same code
                         known[key] = entry
                         journal.add(key, entry)
                         there.add(key)
@@ -116,8 +116,8 @@ def grade(
 
 
 class _Row(NamedTuple):
-    """A student's row: of each puzzle that was handed in every attempt that may count, the latest last, with the key of
-    what is judged; in words what became of the rest, and what cannot be graded; and what is `finished`, by key."""
+    """A student's row: for each puzzle handed in, the attempts that may count, latest last, each with its key; `notes`
+    on the other files; what was `refused`; and the `finished` entries, by key."""
 
     submission: Submission
     attempts: Mapping[str, Sequence[tuple[File, str]]]
@@ -135,8 +135,8 @@ def _asked(required: Required, traces: Traces) -> Asked:
 
 
 def _row(submission: Submission, assignment: Assignment, prefix: str, there: frozenset[str]) -> _Row:
-    """Read and judge a submission, in whatever process this is, but for the keys that are there. Where the best attempt
-    counts, what is chosen of each earlier one may count for a puzzle."""
+    """Read and judge a submission, in this process, except for keys already `there`. If the best attempt counts, the
+    file chosen from each earlier attempt may count for a puzzle, too."""
     isolation = _isolation()
     found = chosen(submission, [required.record.id for required in assignment.required])
     attempts: dict[str, list[tuple[File, str]]] = {}
@@ -163,7 +163,7 @@ def _row(submission: Submission, assignment: Assignment, prefix: str, there: fro
 def _book(
     collected: Collected, assignment: Assignment, asked: Sequence[Asked], rows: Sequence[_Row], known: dict[str, Entry]
 ) -> Gradebook:
-    """Make the gradebook. All that was handed in is known."""
+    """Make the gradebook, once every entry is known."""
     every = {*collected.refused, *(one for row in rows for one in row.refused)}
     ordered = sorted(every, key=lambda one: (one.file, one.why, one.student, one.puzzle))
     features: list[tuple[str, ...]] = []
@@ -179,7 +179,7 @@ def _book(
                 scores.append(missing(one.puzzle, refused, others=bool(row.attempts), anything=bool(of.files)))
                 marks.append(_mark(assignment.rules, of, None, scores[-1], one))
                 continue
-            # The one with most points, and where they are equal with what they are for; else the latest.
+            # The attempt with the most points; ties go to the better result, then to the latest.
             order: list[tuple[float, int, int, int, int]] = []
             for number, (file, entry) in enumerate(tried):
                 its, mark = entry.score, _mark(assignment.rules, of, file, entry.score, one)
@@ -198,18 +198,18 @@ def _book(
 
 
 def _mark(rules: Rules, submission: Submission, file: File | None, score: Score, asked: Asked) -> Mark:
-    """Return the points of a score, with what it costs that its file came late."""
+    """Return the points of a score, less the penalty for a late file."""
     cells = {heading.casefold(): text for heading, text in submission.more}
     until = moment(cells.get(DEADLINE, ""))
     due = rules.due(submission.roster_id or submission.id, submission.student, until)
-    # Without a platform the time is that of a folder, which a student may have named.
+    # Without a platform, the time comes from the name of a folder, which a student may have chosen.
     told = file.attempt[0] if file is not None and submission.platform else ""
     when = moment(told) or next((found for name in SUBMITTED if (found := moment(cells.get(name, "")))), None)
     return rules.mark(score, asked, when, due, submission.late and due == rules.deadline)
 
 
 def made_by() -> str:
-    """Return this package and its version; the digest says exactly which code it was."""
+    """Return this package's name and version, with the digest of its exact code."""
     name = "llm-training-puzzles"
     with suppress(metadata.PackageNotFoundError):
         return f"{name} {metadata.version(name)} ({version()})"
@@ -217,8 +217,8 @@ def made_by() -> str:
 
 
 def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: bool) -> Score:
-    """Return the score of a puzzle that is in no file which could be read: the last of the `refused` that is called
-    after it says why, or that may be anything; else whether another puzzle (`others`), or any file, is there."""
+    """Return the score of a puzzle found in no readable file. The last of the `refused` files named after the puzzle,
+    or else after none, says why; otherwise it depends on whether there are other puzzles (`others`) or any files."""
     rows = {row: row.puzzle or stem_of(row.file.rpartition("/")[2]).puzzle for row in refused}
     about = [row for row, its in rows.items() if its == puzzle] or [row for row, its in rows.items() if its is None]
     if about:
@@ -230,20 +230,20 @@ def missing(puzzle: str, refused: Sequence[Refused], *, others: bool, anything: 
     return Score(puzzle, state, Result("", state, message=why))
 
 
-# -- in as many processes as there are ------------------------------------------------------------------------------
+# -- worker processes -----------------------------------------------------------------------------------------------
 
 
 @cache
 def _isolation() -> Isolation:
-    """The Isolation of this process, which stays for the next student."""
+    """The Isolation of this process, kept for the next student."""
     if multiprocessing.current_process().name.startswith("Loky"):
         _be_a_worker()
     return Isolation()
 
 
 def _be_a_worker() -> None:
-    """Have a worker end when its parent does, even by kill -9; leave Ctrl-C to the parent; and collect garbage seldom,
-    of which trees of syntax are none: a student costs a tenth less."""
+    """Make a worker end with its parent, even after kill -9; leave Ctrl-C to the parent; and collect garbage seldom, as
+    syntax trees need no collection: this saves a tenth of the time per student."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.set_threshold(100_000)
     parent = os.getppid()
@@ -262,14 +262,14 @@ def _be_a_worker() -> None:
 def require(puzzle: str, *, need: str = "first") -> None:
     """Raise CheckError unless the function of a puzzle passes at the puzzle's own size.
 
-    `need` is "first", "best", "correct" or a goal's name; AssignmentError for another.
+    `need` is "first", "best", "correct" or a goal's name; AssignmentError for anything else.
     """
     _passes([_score(_cells(), puzzle, need, 0, None).own])
 
 
 def require_elsewhere(puzzle: str, *, need: str = "first", hidden: int | None = None, seed: str | None = None) -> None:
-    """Raise CheckError unless it passes at other sizes: so many `hidden` ones drawn from `seed`; where neither is
-    said, those of the puzzle's record. A plain function is asked so many sets of random inputs."""
+    """Raise CheckError unless it passes at other sizes: `hidden` is how many to draw from `seed`; without either, the
+    sizes are those of the puzzle's record. A plain function gets that many sets of random inputs."""
     score = _score(_cells(), puzzle, need, hidden, seed)
     _passes(score.hidden or [score.own])
 
@@ -289,7 +289,7 @@ def _cells() -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def _score(cells: tuple[str, ...], puzzle: str, need: str, hidden: int | None, seed: str | None) -> Score:
-    """Return what came of a puzzle in the cells of a notebook, each called as nbval and nbgrader show them."""
+    """Return the score of a puzzle in the cells of a notebook, numbered as nbval and nbgrader show them."""
     config = Config().with_options(puzzles=[puzzle], need=need, hidden=hidden, seed=seed)
     (required,) = config.assignment().required
     numbered = tuple((f"code cell {number}", without_package(text)) for number, text in enumerate(cells, 1))

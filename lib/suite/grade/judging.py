@@ -1,19 +1,18 @@
-"""What a puzzle asks, at its own size and at others, and what came of one student's function there.
+"""What a puzzle requires, at its own size and at others, and how one student's function did there.
 
-A goal at the puzzle's own size is so many times what our reference takes: its slack. At another size the same goal is
-that slack times what the reference takes there; time, memory and what is sent each by itself. As our reference reaches
-every goal, no goal is below what is possible at that size.
+A goal at the puzzle's own size is a multiple of what our reference takes: that factor is its slack. At another size the
+goal is the same slack times what the reference takes there, for time, memory and sent elements separately. As our
+reference reaches every goal, no goal is below what is possible at that size.
 
-The first goal, by which a hidden size passes, is more generous. Other schedules than ours grow in other ways: one that
-holds all batches at once needs more than ours where there are more of them. So it is never less than what any solution
-of ours that reaches it at the puzzle's own size takes at the other (the reference, and those in
-solutions/alternatives/), and a quarter more than that: a hidden size is there to find answers that are right at one
+The first goal, which a hidden size must reach to pass, is more generous. Other schedules scale in other ways: one that
+holds all batches at once needs more than ours as batches grow. So take each solution of ours that reaches the first
+goal at the puzzle's own size (the reference, and those in solutions/alternatives/): at another size the goal is never
+less than what any of them takes there, plus a quarter. A hidden size is there to find answers that are right at one
 size only, and the puzzle's own size to measure how good they are.
 
-A function is run in isolation, and judged here. What comes back of a run is a Trace, or answers: data that anybody may
-have made. `check` believes nothing of it. A Trace counts at exactly the size, on the mesh and at the costs that were
-asked, which `Isolation` sees to and `check` once more. Hidden sizes are run where the function came to its end at its
-own, right or wrong.
+A function is run in isolation, and judged here. A run sends back a Trace, or answers: data that anybody may have
+made, and `check` trusts none of it. A Trace counts only at exactly the size, mesh and costs that were asked for, which
+`Isolation` and `check` both verify. Hidden sizes are run if the function finished at its own size, right or wrong.
 """
 
 from __future__ import annotations
@@ -53,16 +52,16 @@ from lib.suite.submissions.table import SEED, Answer, Given, first_failure
 from lib.trace.trace import Trace
 
 LEEWAY: Final = Fraction(5, 4)  # how much more the first goal allows than what our own solutions take there
-MOST: Final = 20  # sizes of one puzzle, at most: each is a run of every student's
+MOST: Final = 20  # hidden sizes of one puzzle: each costs a run for every student
 
 
 class Unfit(ValueError):
-    """A size at which our own reference is not correct, so that nobody can be asked for it. Says why."""
+    """A size at which our own reference is not correct, so that it cannot be required. Says why."""
 
 
 class Figures(NamedTuple):
     """Time in time units, memory in elements on the rank with the highest peak, elements sent by the rank that sends
-    most; and how many events all ranks record together."""
+    most; and the number of events on all ranks."""
 
     time: float = 0.0
     memory: float = 0.0
@@ -94,12 +93,12 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
     own, there = figures_at(puzzle, AtSize(*record.size, record.mesh))[0], figures_at(puzzle, size)
 
     def limit(goal: Goal, name: str, here: float) -> float:
-        """Return what a goal allows there, of which it allows so much here."""
+        """Return what a goal allows there, given what it allows `here`."""
         mine, known = as_written(getattr(own, name)), [as_written(getattr(way, name)) for way in there]
         scaled = as_written(here) / mine * known[0] if mine else as_written(here)
         if goal is record.goals[0]:
             scaled = LEEWAY * max(scaled, *known)
-        digits = 100 if name == "time" else 1  # rounded up, so that nobody misses it by what no picture shows
+        digits = 100 if name == "time" else 1  # rounded up: no one misses a goal by less than a picture shows
         return math.ceil(scaled * digits) / digits
 
     goals: list[Goal] = []
@@ -111,29 +110,29 @@ def record_at(puzzle: str, size: AtSize) -> Puzzle:
 
 
 def _figures(path: Path, record: Puzzle) -> Figures | str:
-    """Return what one of our solutions takes; or in a line why it is not correct there."""
+    """Return what one of our solutions takes, or one line that says why it is not correct there."""
     try:
         trace = run_of_file(path, record.id, **AtSize(*record.size, record.mesh, record.costs).given())
     except (PuzzleError, ValueError, LookupError, ArithmeticError) as error:
         return str(error).partition("\n")[0]
     verdict = check(trace, record)
-    if not verdict.passed:  # nothing counts that leaves a rank out, however correct
+    if not verdict.passed:  # a run that leaves a rank out does not count, however correct
         return (verdict.faults or verdict.notes or ("it does not count",))[0].partition("\n")[0]
     events = sum(len(program.events) for program in trace.programs)
     return Figures(verdict.time, verdict.memory, verdict.sent, events)
 
 
 def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
-    """`count` different sizes of a puzzle, the same for the same seed; fewer where there are no more.
+    """Draw `count` different sizes of a puzzle, the same for the same seed; fewer if no more can be found.
 
-    They are near the puzzle's own and unlike it. One is kept where all solutions of ours that reach the first goal are
-    correct, so that nobody is asked for more than the puzzle says; where what divides what at the puzzle's own size,
-    and at the hidden ones of its record, does so there too; and where a run is quick.
+    They are near the puzzle's own size and unlike it. A size is kept if all solutions of ours that reach the first goal
+    are correct there, so that no more is asked than the puzzle says; if whatever divides evenly at its own size and at
+    its record's hidden ones does so there, too; and if a run is quick.
     """
     record = PUZZLES[puzzle]
     own = AtSize(*record.size, record.mesh)
     most = 3 * figures_at(puzzle, own)[0].events  # grading is to be quick
-    # What does not divide at a hidden size of the record is an accident of the puzzle's own.
+    # If something does not divide at a hidden size of the record, it divides at the puzzle's own by accident.
     needed = _divides(own).intersection(*map(_divides, record.hidden))
     found: list[AtSize] = []
     tried = set[AtSize]()
@@ -156,12 +155,12 @@ def draw_sizes(puzzle: str, count: int, seed: int | str) -> tuple[AtSize, ...]:
 def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
 
     def near(number: int) -> int:
-        """From half of a number to one and a half of it, and a little more for small ones."""
+        """From half to one and a half times a number, and a little more for small ones."""
         return random.randint((number + 1) // 2, number + number // 2 + 1)
 
     def mesh_near(mesh: Mesh) -> Mesh:
-        """A mesh of the same axes with other sizes, on hosts and in processes as large as an axis is, if they were;
-        its devices in another order, where they stood in one of their own."""
+        """A mesh of the same axes with other sizes. Hosts and processes as large as an axis stay as large as it;
+        devices in an order of their own are shuffled."""
         axes = {axis: max(min(size, 2), near(size)) for axis, size in mesh.axes.items()}
         order = list(range(math.prod(axes.values())))
         if mesh.ranks != tuple(range(len(mesh))):
@@ -173,15 +172,15 @@ def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
             shared[name] = axes[along] if along is not None else number if isinstance(number, int) else None
         return Mesh(axes, ranks=order, **shared)
 
-    for _ in range(4000):  # then it has no more
+    for _ in range(4000):  # then there are no more to find
         try:
             mesh = None if record.mesh is None else mesh_near(record.mesh)
-        except ValueError:  # so many devices do not make such hosts or processes
+        except ValueError:  # the devices do not fill such hosts or processes
             continue
         ranks = len(mesh) if mesh is not None else near(record.ranks) if record.ranks > 1 else 1
         fixed = record.has_its_own_layers
         layers, batches = record.layers if fixed else near(record.layers), near(record.batches)
-        if random.random() < 0.5 and record.batches % record.ranks == 0:  # else it would seldom divide
+        if random.random() < 0.5 and record.batches % record.ranks == 0:  # else it would seldom divide evenly
             batches = ranks * (record.batches // record.ranks)
         size = AtSize(ranks, layers, batches, mesh)
         if sum(mine != other for mine, other in zip(record.size, size, strict=False)) >= (1 if fixed else 2):
@@ -189,7 +188,7 @@ def _candidates(record: Puzzle, random: Random) -> Iterator[AtSize]:
 
 
 def _divides(size: AtSize) -> set[tuple[str, str]]:
-    """Return what is divided by what at a size: layers and batches by the ranks, and by each axis of the mesh."""
+    """Return which of layers and batches are divisible by the ranks, and by each axis of the mesh, at a size."""
     parts = {"ranks": size.ranks} | ({} if size.mesh is None else dict(size.mesh.axes))
     wholes = {"layers": size.layers, "batches": size.batches}
     return {(whole, part) for whole in wholes for part, count in parts.items() if wholes[whole] % count == 0}
@@ -197,14 +196,14 @@ def _divides(size: AtSize) -> set[tuple[str, str]]:
 
 # -- one function --------------------------------------------------------------------------------------------------
 
-INPUTS: Final = 200  # random inputs in a hidden set of a plain function, at most
+INPUTS: Final = 200  # most random inputs in a hidden set of a plain function
 
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """The requirements of one puzzle: the goal `need` (None: correct is enough), and its records at `hidden` sizes; of
-    a plain function sets of random inputs, each of a seed. `events` is how many our own solution records, at the
-    puzzle's size and at the others, and `key` what no other requirement has."""
+    """The requirements of one puzzle: the goal `need` (None: correct is enough), and its records at `hidden` sizes; for
+    a plain function, `seeds` of sets of random inputs. `events` are the numbers of events our own solution records, at
+    the puzzle's size and at the others, and `key` is unique to these requirements."""
 
     record: Puzzle
     need: str | None
@@ -224,15 +223,15 @@ class Required:
 
 
 class Judged(NamedTuple):
-    """A score, without the file, and the schedule at the puzzle's own size, where there is one."""
+    """A score, without the file, and the schedule at the puzzle's own size, if any."""
 
     score: Score
     schedule: Schedule | None = None
 
 
 class _Asked(NamedTuple):
-    """The question to one run: at the size of a record, which is `size` where it is not the puzzle's own. `need` is
-    the goal that is needed, `events` how many our own solution records, and `name` what no other question has."""
+    """The question to one run, at the size of a record; `size` is set if that is not the puzzle's own. `need` is the
+    goal to reach, `events` the number our own solution records, and `name` is unique to the question."""
 
     record: Puzzle
     words: str
@@ -242,13 +241,13 @@ class _Asked(NamedTuple):
     size: AtSize | None = None
 
     def result(self, state: str, text: str) -> Result:
-        """A result in words: at a size of which the student may not know, it is said first."""
-        # Where something is in memory is another place each time.
+        """A result in words; a size that the student may not know is named first."""
+        # Addresses in memory differ from run to run.
         text = re.sub(r"\b0x[0-9a-fA-F]{6,}\b", "0x...", text if self.size is None else f"At {self.words}: {text}")
         return Result(self.words, state, message=text if len(text) <= 6000 else text[:6000] + MORE)
 
     def unanswered(self, sent: Sent) -> Result:
-        """The result of a function that came to no end."""
+        """The result of a function that did not finish."""
         if sent.outcome == "unsolved":
             return self.result("unsolved", f"{self.record.id} is not solved: it still holds its stub.")
         return self.result("failed", sent.text)
@@ -260,7 +259,7 @@ class _Asked(NamedTuple):
 
 
 def judge_source(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
-    """Return what came of the function of one puzzle in a source. Nothing that the source does raises anything."""
+    """Judge the function of one puzzle in a source. Nothing that the source does makes this raise."""
     puzzle, hints = required.record.id, required.record.hints
     opened = re.compile(rf"""\bhint\(\s*["']{re.escape(puzzle)}["']\s*,\s*(\d{{1,3}})\s*\)""")
     texts = [text for _, text in source.cells if "hint(" in text]
@@ -272,20 +271,20 @@ def judge_source(source: Source, required: Required, isolation: Isolation, limit
     return judged._replace(score=replace(judged.score, hints=max(numbers, default=None)))
 
 
-# What came of code, by what its run is given: of students who hand in the same function one is run, whatever else they
-# have written, and whatever their comments say.
+# Results by what a run is given: if students hand in the same function, it is run once, whatever else their files
+# and comments say.
 _ran_here: WeakKeyDictionary[Isolation, dict[object, Judged]] = WeakKeyDictionary()
 
 
 def _code_of(source: Source, required: Required, limits: Limits) -> object:
-    """Return what a run of a source is given, in short: the code that is taken out of it, and what it is asked."""
+    """Return a key for what a run of a source is given: the code extracted from it, and the requirements."""
     with suppress(SourceError):
         return sha256(pickle.dumps(extract(source, required.record.id))).digest(), required.key, limits
     return source, required.key, limits
 
 
 def _judged(source: Source, required: Required, isolation: Isolation, limits: Limits) -> Judged:
-    """Run the function of one puzzle at its own size and at the hidden ones, which make it no better."""
+    """Run the function of one puzzle at its own size and at the hidden ones, which can only worsen the result."""
     record, words = required.record, _own_words(required.record)
     hidden: list[Result] = []
     schedule: Schedule | None = None
@@ -315,7 +314,7 @@ def _judged(source: Source, required: Required, isolation: Isolation, limits: Li
 
 
 def reference_result(required: Required) -> tuple[Result, Schedule] | None:
-    """Return what our own solution gives at the puzzle's size, and its schedule; None for a plain function."""
+    """Return the result of our own solution at the puzzle's size, and its schedule; None for a plain function."""
     record = required.record
     if record.is_function:
         return None
@@ -331,27 +330,27 @@ def _own_words(record: Puzzle) -> str:
     return Task(record).size()
 
 
-# What `check` said of a Trace, by its bytes and by what was asked: many students find the same schedule, and for the
-# same bytes it would say the same again. Only what names no line of the source is known for others.
+# Results of `check` by a Trace's bytes and the question: many students find the same schedule, and the same bytes get
+# the same result. Only results that name no line of the source are shared.
 _verdicts: dict[tuple[str, str], Result] = {}
 _schedules: dict[str, Schedule] = {}  # of Traces, by their bytes
 
 
 def keep_latest(known: dict[Any, Any], key: object, value: object) -> None:
-    """Keep something in mind; of too many the oldest goes."""
+    """Remember something; if there is too much, forget the oldest."""
     known[key] = value
     if len(known) > 2048:
         del known[next(iter(known))]
 
 
 def _ran(asked: _Asked, run: Callable[..., Sent]) -> tuple[Result, Sent | None]:
-    """Return what came of a run, and what was sent, if that is worth keeping."""
+    """Return the result of a run, and what was sent, if that is worth keeping."""
     sent = run(size=asked.size)
     trace, key = sent.trace, (sent.schedule, asked.name)
     programs = () if trace is None else trace.programs
     events, moves = (sum(map(len, part)) for part in ([p.events for p in programs], [p.moves for p in programs]))
     most = 20 * asked.events + 20
-    if events > most or moves > 5 * most:  # more than any answer needs, and a check would take minutes
+    if events > most or moves > 5 * most:  # no answer needs more, and a check would take minutes
         done = counted(events, "operation", ",") if events > most else f"{moves:,} changes of its stores"
         why = f"{asked.record.id} records {done}, and our own solution {asked.events:,} operations"
         return asked.result("failed", why + "\n  fix:      look for a loop that does the same again and again"), None
@@ -369,7 +368,7 @@ def _ran(asked: _Asked, run: Callable[..., Sent]) -> tuple[Result, Sent | None]:
 
 
 def _answered(asked: _Asked, ask: Callable[..., Sent], seed: str | None = None) -> tuple[Result, bool]:
-    """Return what came of asking a plain function its record's inputs, or a seed's; and whether it came to its end."""
+    """Ask a plain function its record's inputs, or a seed's; return the result and whether it finished."""
     record = asked.record
 
     def answers(inputs: Sequence[Given]) -> Sequence[Answer]:
@@ -378,7 +377,7 @@ def _answered(asked: _Asked, ask: Callable[..., Sent], seed: str | None = None) 
             raise _Silent(sent)
         return sent.answers
 
-    # The table is a part of the puzzle; other inputs are drawn for each seed.
+    # The table belongs to the puzzle; other inputs are drawn for each seed.
     told = (record.table, record.draws) if seed is None else ((), min(record.draws, INPUTS))
     try:
         count, failure = first_failure(
@@ -394,7 +393,7 @@ def _answered(asked: _Asked, ask: Callable[..., Sent], seed: str | None = None) 
 
 
 class _Silent(Exception):
-    """A function that did not answer: what came instead."""
+    """A function did not answer; holds what came instead."""
 
     def __init__(self, sent: Sent) -> None:
         super().__init__(sent.outcome)
@@ -402,7 +401,7 @@ class _Silent(Exception):
 
 
 def _checked(trace: Trace, asked: _Asked) -> tuple[Result, bool]:
-    """Return what `check` says of a Trace, and whether it says so without a word on the source."""
+    """Return the result of `check` for a Trace, and whether it says nothing about the source."""
     verdict = check_data(trace, asked.record)
     if not verdict.correct:
         return asked.result("failed", replace(verdict, goals=()).text()), False  # no goal can be near yet

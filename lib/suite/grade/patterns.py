@@ -1,21 +1,21 @@
 """What students of a class have in common: the mistakes that many made, and solutions that are alike and unusual.
 
-**Mistakes.** Each kind is there once, so that one comment serves all who made it. Two messages are of one kind if the
-first lines of what happened and of the fix say the same but for what differs from student to student: which ranks,
-layers and lines, how many, what is in a store, what a function is called. The kinds of all puzzles are one list.
+**Mistakes.** Each kind is listed once, so that one comment serves all who made it. Two messages are of one kind if the
+first lines of what happened and of the fix agree except in what varies between students: which ranks, layers and
+lines, how many, what is in a store, the name of a function. All puzzles share one list of kinds.
 
 **Solutions.** Pairs to look at, weighed by how surprising they are, and never judged. Two students are alike in a
-puzzle if what they handed in has the same schedule and the same normal form. How much that weighs is counted in bits,
-among the N who worked on the puzzle. If n of them have the schedule, and m of these the normal form too,
+puzzle if what they handed in has the same schedule and the same normal form. That weighs a number of bits among the N
+who worked on the puzzle. If n of them have the schedule, and m of these the normal form too,
 
-    a = log2((N - 1) / (n - 1))     how surprising it is that somebody else has the schedule
+    a = log2((N - 1) / (n - 1))     how surprising it is that another student has the schedule
     b = log2((n - 1) / (m - 1))     and, given the schedule, the code
     bits = a + min(a, b)
 
-so that what everybody has weighs nothing, whatever its code, and a pair that shares what nobody else has weighs
+so that a schedule that everybody has weighs nothing, whatever its code, and a pair that shares a unique one weighs
 log2(N - 1). A plain function has no schedule; its code alone weighs log2((N - 1) / (m - 1)) / 2, as there are few ways
-to write ten lines. What the same students share in several puzzles adds up. What weighs nothing: a schedule or code of
-ours (the reference, to which the hints lead, and our other solutions), a stub, and what came to no schedule at all.
+to write ten lines. What the same students share in several puzzles adds up. Nothing is weighed for a schedule or code
+of ours (the reference, to which the hints lead, and our other solutions), a stub, or code that made no schedule.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from lib.suite.grade.gradebook import Gradebook, schedule_of
 from lib.suite.submissions.load import source_in
 
 RANK: Final = re.compile(r"rank \d+(?: \([^)]*\))?: ")
-# A message that begins with the place in a file, and what it says of it, without the student's line.
+# A message that begins with a place in a file, and what it says about that, without the student's line.
 FILE: Final = re.compile(r"[^\n]*?\.(?:py|ipynb)(?:, code cell \d+)?(?:, line \d+:)? (?P<said>.*)")
 QUOTED: Final = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|⟨[^⟩]*⟩")
 KINDS: Final[dict[str, Any]] = table("lib.suite.grade", "kinds")
-# What differs between students who made the same mistake, and what stands for it.
+# What differs between students who made the same mistake, and what replaces it.
 ABSTRACT: Final = tuple((re.compile(one["pattern"]), one["becomes"]) for one in KINDS["abstract"])
 
 
 class Case(NamedTuple):
-    """Somebody who made a mistake: in which puzzle, and at which size, in words."""
+    """A student who made a mistake, in which puzzle, and at which size, in words."""
 
     student: str
     puzzle: str
@@ -53,8 +53,8 @@ class Case(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """A kind of mistake. `words` are the first line of one message and `fix` what that one says to do ("" where it says
-    nothing), `example` is the whole of it; `cases` are all who made it, by puzzle and name."""
+    """A kind of mistake. `words` is the first line of one message, `fix` its advice ("" if it has none), and `example`
+    all of it; `cases` are all who made the mistake, by puzzle and name."""
 
     words: str
     fix: str
@@ -63,18 +63,18 @@ class Mistake(NamedTuple):
 
     @property
     def students(self) -> tuple[str, ...]:
-        """Return who made it, by name."""
+        """Return the students who made it, by name."""
         return tuple(sorted({case.student for case in self.cases}))
 
     @property
     def puzzles(self) -> tuple[str, ...]:
-        """Return in which puzzles, in order."""
+        """Return the puzzles it was made in, in order."""
         return tuple(dict.fromkeys(case.puzzle for case in self.cases))
 
 
 def mistakes(book: Gradebook) -> tuple[Mistake, ...]:
-    """Return what went wrong in a class: what most students did first. Of each student and puzzle there is one message,
-    of the first size that failed. What is not solved or not good enough is no mistake."""
+    """Return the mistakes of a class, the most common first. Each student and puzzle counts with one message, from the
+    first size that failed. A puzzle left unsolved, or a missed goal, is no mistake."""
     found: defaultdict[tuple[str, str], list[tuple[Case, str]]] = defaultdict(list)
     order = [asked.puzzle for asked in book.asked]
     for one in order:
@@ -90,8 +90,8 @@ def mistakes(book: Gradebook) -> tuple[Mistake, ...]:
 
 
 def kind_of(message: str, puzzle: str) -> tuple[str, str]:
-    """Return what a message is about: the first lines of what happened and of the fix, without what differs from one
-    student to another who made the same mistake."""
+    """Return the kind of a message: the first lines of what happened and of the fix, without what varies between
+    students who made the same mistake."""
     happened, fix = _parts(message)
     quoted = [one[1:-1] for one in QUOTED.findall(happened)]
     names = [name for name in quoted if name.isidentifier() and len(name) > 1]
@@ -109,15 +109,15 @@ def kind_of(message: str, puzzle: str) -> tuple[str, str]:
         for pattern, new in ABSTRACT:
             text = pattern.sub(new, text)
         texts.append(" ".join(text.split()))
-    # Which module it is makes the difference.
+    # Different modules are different mistakes.
     return f"{texts[0]} {quoted}" if kind == "ModuleNotFoundError" else texts[0], texts[1]
 
 
 def _parts(message: str) -> tuple[str, str]:
-    """Return what happened, in a line, and the fix, in as many as it has."""
-    lines = [line[:400] for line in message[:4000].split("\n")]  # patterns take long over what is made for them
+    """Return what happened, in a line, and the fix, with all its lines."""
+    lines = [line[:400] for line in message[:4000].split("\n")]  # crafted text could make patterns slow
     if lines[0] in (WRONG, WRONG_ELSEWHERE, WRONG_FUNCTION) and len(lines) > 1:
-        # The first fault of a verdict: its lines stand two to the right.
+        # The first fault of a verdict: its lines are indented by two.
         lines = [line.removeprefix("  ") for line in lines[1:]]
         lines = lines[: next((n for n, line in enumerate(lines) if n and not line.startswith(" ")), len(lines))]
     first, fix = RANK.sub("", lines[0].strip(), count=1), list[str]()
@@ -133,13 +133,13 @@ def _parts(message: str) -> tuple[str, str]:
 
 # -- similarity ----------------------------------------------------------------------------------------------------
 
-# Why it may be as it should. A list of pairs comes with these words, and says of nobody who had it from whom.
+# Innocent reasons to be alike. They go with every list of pairs, which never says who copied from whom.
 INNOCENT: Final[list[str]] = KINDS["innocent"]
 
 
 class Shared(NamedTuple):
-    """A likeness of some students in one puzzle: the digests of the schedule ("" for a plain function) and of the
-    normal form, how many `have` exactly this, of how many who worked on it, and how much it weighs."""
+    """A likeness of students in one puzzle: the digests of the schedule ("" for a plain function) and of the normal
+    form, how many students `have` both, `of` how many who worked on it, and its weight in bits."""
 
     puzzle: str
     schedule: str
@@ -156,7 +156,7 @@ class Shared(NamedTuple):
 
 
 class Alike(NamedTuple):
-    """Students to look at together, two or more, what they alone share, and how much that weighs, in bits."""
+    """Two or more students to look at together, what only they share, and its weight in bits."""
 
     students: tuple[str, ...]
     shared: tuple[Shared, ...]
@@ -164,8 +164,8 @@ class Alike(NamedTuple):
 
 
 class Ours(NamedTuple):
-    """Students whose code of a puzzle is that of one of our solutions, but for names, layout and comments. Anybody may
-    read those, where the course shows them: it weighs nothing."""
+    """Students whose code for a puzzle is one of our solutions, except for names, layout and comments. That weighs
+    nothing, as anybody may read those where the course shows them."""
 
     puzzle: str
     solution: str
@@ -188,12 +188,12 @@ def solutions_of(puzzle: str) -> Solutions:
     """Return our solutions of a puzzle: the reference and the alternatives."""
     paths = list(files_of(puzzle).values())
     runs = [] if PUZZLES[puzzle].is_function else [run_of_file(path, puzzle) for path in paths]
-    sources = {source_in(path).normalised(puzzle): path.name for path in reversed(paths)}  # of two the first
+    sources = {source_in(path).normalised(puzzle): path.name for path in reversed(paths)}  # the first wins
     return frozenset(schedule_of(run).digest for run in runs), sources
 
 
 def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_of) -> Similarity:
-    """Return who in a class is alike. The same for the same gradebook, in whatever order its students are."""
+    """Return the students of a class who are alike, independent of their order in the gradebook."""
     groups: dict[Shared, list[str]] = {}
     ours: list[Ours] = []
     for puzzle in (asked.puzzle for asked in book.asked):
@@ -222,6 +222,6 @@ def similar(book: Gradebook, solutions: Callable[[str], Solutions] = solutions_o
     alike = [
         Alike(who, tuple(several), round(sum(one.bits for one in several), 6)) for who, several in together.items()
     ]
-    # What weighs less than a coin is not listed.
+    # What weighs less than a coin toss is not listed.
     listed = sorted((one for one in alike if one.bits >= 1), key=lambda one: (-one.bits, one.students))
     return Similarity(tuple(listed), tuple(ours))

@@ -5,8 +5,8 @@
 
 judges as `puzzles grade` does, in isolation, and imports nothing from the folders that it reads: no conftest.py, no
 package, no test_*.py. With PUZZLES_GRADING=1, `pytest --nbval-lax notebooks/` runs notebooks instead, cell by cell: a
-cell fails for what is unsolved, not correct or not within the goal (`lib.errors.graded`). TEACHING.md says what that
-does not protect from: all that a student's code does to its own process.
+cell fails if its puzzle is unsolved, incorrect or misses the goal (`lib.errors.graded`). TEACHING.md says what that
+does not protect against: anything that a student's code does to its own process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pytest
 
 from lib.errors import graded
 
-if TYPE_CHECKING:  # else where they are needed: this is imported by every pytest, also where nothing is graded
+if TYPE_CHECKING:  # otherwise imported where needed: every pytest imports this, even if nothing is graded
     from lib.suite.grade.gradebook import Score
     from lib.suite.grade.intake.submission import File
     from lib.suite.grade.judging import Required
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None]:
-    """Load no conftest.py among what is graded: it is a student's code, too."""
+    """Load no conftest.py: it could be a student's code, too."""
     if early_config.known_args_namespace.puzzles:
         early_config.known_args_namespace.noconftest = True
     return (yield)
@@ -52,10 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Cells:
-    """A plugin that changes nbval under PUZZLES_GRADING: outputs that somebody saved are not looked at."""
+    """A plugin that makes nbval ignore saved outputs under PUZZLES_GRADING."""
 
     def pytest_itemcollected(self, item: Any) -> None:
-        """nbval takes outputs without a number as a mistake, and a mark in a cell may ask to compare them."""
+        """Drop saved outputs: nbval fails on those without a number, and a mark in a cell may ask to compare them."""
         if type(item).__name__ == "IPyNbCell":
             item.cell.outputs, item.cell.execution_count = [], None
             item.options["check"] = False
@@ -65,7 +65,7 @@ class Cells:
 
 
 class Grading:
-    """The questions, and their runner, in one process of pytest."""
+    """The requirements, and what runs functions, in one pytest process."""
 
     def __init__(self, config: pytest.Config) -> None:
         from lib.suite.grade.assignment import AssignmentError, Config, read_config
@@ -82,7 +82,7 @@ class Grading:
         self._isolation = Isolation()
 
     def required(self, puzzle: str) -> Required | None:
-        """Return what is asked of a puzzle; None where it is not asked. AssignmentError where it cannot be."""
+        """Return the requirements of a puzzle; None if it is not asked. AssignmentError if they are impossible."""
         if self.config.puzzles is not None and puzzle not in self.config.puzzles:
             return None
         if puzzle not in self._required:
@@ -90,8 +90,8 @@ class Grading:
         return self._required[puzzle]
 
     def judged(self, path: Path, required: Required) -> Score:
-        """Return what came of a puzzle in a file, with the modules beside it that it imports. What answers a puzzle is
-        no module: a function that is somebody else's is not handed in by importing it."""
+        """Return the score of a puzzle in a file, with the modules beside it that it imports. A file that answers a
+        puzzle is no module: importing somebody else's function is not handing it in."""
         from lib.suite.grade.intake.submission import Submission, chosen
         from lib.suite.grade.judging import judge_source
         from lib.suite.submissions.source import Source
@@ -107,8 +107,8 @@ class Grading:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> Generator[None, list[Any], list[Any]]:
-        """Notebooks are ours, and those of whoever else was asked to run them; a .py is nobody else's. All other files
-        may be anybody's: a test*.txt would be run by doctest."""
+        """Collect notebooks, which other plugins may collect too, and .py files, which they may not. Leave out all
+        other files: doctest would run a test*.txt."""
         others = yield
         if file_path.suffix not in (".ipynb", ".py"):
             return []
@@ -118,7 +118,7 @@ class Grading:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collect_directory(self, path: Path, parent: pytest.Collector) -> pytest.Collector:
-        """Take a folder for a folder. As a package its __init__.py would be imported."""
+        """Treat every folder as plain: a package's __init__.py would be imported."""
         return pytest.Dir.from_parent(parent, path=path)
 
     def pytest_unconfigure(self) -> None:
@@ -133,14 +133,14 @@ def _file(path: Path) -> File:
 
 
 class PuzzleFile(pytest.File):
-    """A notebook or .py: a test for each puzzle that it answers, at each size."""
+    """A notebook or .py, with a test for each puzzle that it answers, at each size."""
 
     grading: Grading
     scores: dict[str, Score]
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Make a test of each function. A file that cannot be read is a test that fails, and stops none of the
-        others."""
+        """Make a test for each function and size. A file that cannot be read becomes a test that fails, and stops no
+        other."""
         from lib.puzzles.records import PUZZLES
         from lib.suite.grade.assignment import AssignmentError
         from lib.suite.grade.intake.archives import Unreadable
@@ -185,7 +185,7 @@ class PuzzleFile(pytest.File):
 
 
 def _names(required: Required) -> Iterator[str]:
-    """Yield what the tests of a puzzle are called: its id; then the id and a size, or a number."""
+    """Yield the names of a puzzle's tests: its id; then the id with each size, or set of inputs."""
     puzzle, seen = required.record.id, dict[str, int]()
     yield puzzle
     inputs = (f"inputs{number}" for number, _ in enumerate(required.seeds, 1))
@@ -195,7 +195,7 @@ def _names(required: Required) -> Iterator[str]:
 
 
 class PuzzleTest(pytest.Item):
-    """A test of ours: what is said of a failure is said to whoever wrote the code, without a line of ours."""
+    """A test of ours: a failure's message is for the author of the code, without a traceback of ours."""
 
     check: Callable[[], str]
 

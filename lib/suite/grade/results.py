@@ -1,9 +1,8 @@
-"""What grading leaves in its folder for other programs: two files, and what a platform takes back.
+"""Writes what grading leaves in its folder for other programs: two files, and what a platform takes back.
 
-scores.csv has a row for each student (COLUMNS says what is told of a puzzle). It is UTF-8 with a byte order mark,
-without which Excel takes names for another encoding. What begins like a formula has an apostrophe before it. upload.csv
-is the roster with the points in one of its columns, and feedback.zip has the pages under the names that the platform
-gave.
+scores.csv has a row for each student (COLUMNS lists the columns of a puzzle). It is UTF-8 with a byte order mark,
+without which Excel assumes another encoding. A cell that begins like a formula gets an apostrophe in front. upload.csv
+is the roster with the points in one of its columns, and feedback.zip has the pages under the platform's names.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from lib.suite.grade.intake.roster import Roster, written
 from lib.suite.grade.intake.submission import Collected
 from lib.suite.submissions.source import STATES
 
-LONGEST: Final = 40  # letters of a name that a person can recognise; the digest behind it tells names apart
+LONGEST: Final = 40  # letters of a name, enough to recognise it; the digest after it tells names apart
 DIGITS: Final = 8
 
 
 def file_names(students: Sequence[str]) -> list[str]:
-    """Return the name of the file of each student, without its ending: "anna-schmidt-1f0c2d3e".
+    """Return the name of each student's file, without its ending: "anna-schmidt-1f0c2d3e".
 
-    It follows from the student's name alone, of which no two are equal: only where two digests begin alike they are
-    longer. Letters are a-z, so nothing depends on a system's alphabet or capitals.
+    It depends only on the student's name, which is unique: digests are longer only if two begin alike. Letters are a-z,
+    so nothing depends on a system's alphabet or capitals.
     """
     digests = [sha256(name.encode("utf-8", "surrogatepass")).hexdigest() for name in students]
     short = Counter(digest[:DIGITS] for digest in digests)
@@ -44,7 +43,7 @@ def file_names(students: Sequence[str]) -> list[str]:
 
 
 def is_ours(stem: str) -> bool:
-    """Return whether a file was called so by `file_names`."""
+    """Tell whether a file's name may come from `file_names`."""
     return re.fullmatch(rf"[a-z0-9-]+-([0-9a-f]{{{DIGITS}}}|[0-9a-f]{{64}})", stem) is not None
 
 
@@ -55,7 +54,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a puzzle: what stands behind the puzzle's id, what it means, and what it holds."""
+    """A column of a puzzle: its name after the puzzle's id, what it means, and what it holds."""
 
     name: str
     about: str
@@ -104,7 +103,7 @@ def write_results(book: Gradebook, out: str | Path) -> list[Path]:
     """Write a gradebook as a table and, with everything, as JSON. The same gradebook gives the same bytes."""
     texts = {Path(out, "scores.csv"): csv_of(book), Path(out, "gradebook.json"): book.to_json()}
     for path, text in texts.items():
-        # Half a character, which Python has and UTF-8 has not, becomes a question mark.
+        # A lone surrogate, which Python allows and UTF-8 does not, becomes a question mark.
         write_whole(ready(path), text.encode("utf-8", "replace"))
     return [*texts]
 
@@ -113,23 +112,23 @@ def write_results(book: Gradebook, out: str | Path) -> list[Path]:
 
 
 def write_points(book: Gradebook, roster: Roster, column: str, out: Path) -> Path:
-    """Write upload.csv: the rows and cells of the roster as they came, with the points of each student in a column."""
+    """Write upload.csv: the roster's rows and cells as they were, with each student's points in a column."""
     points = {student.id: f"{student.points:.4f}".rstrip("0").rstrip(".") for student in book.students if student.id}
     filled = {one.line: {column: points[one.id]} for one in roster.people if one.id in points}
     cells = ({**row.cells, **filled.get(row.line, {})} for row in roster.rows)
     rows = ([row[heading] for heading in roster.headings] for row in cells)
-    # Without a byte order mark, which platforms take for a part of the first heading.
+    # No byte order mark: platforms take it for a part of the first heading.
     text = written([roster.headings, *rows], "\r\n")
     write_whole(ready(path := out / "upload.csv"), text.encode("utf-8", "replace"))
     return path
 
 
 def write_feedback(book: Gradebook, collected: Collected, out: Path) -> Path | None:
-    """Write feedback.zip: the pages in feedback/ of those whose files a platform named, as it named them. None where
-    it named none."""
+    """Write feedback.zip: the pages of students whose files a platform named, under those names. Return None if it
+    named none."""
     names = [student.name for student in book.students]
     pages = dict(zip(names, file_names(names), strict=True))
-    # Moodle's folders are taken for the beginnings of names.
+    # Moodle's folders become beginnings of names.
     files = {
         f"{re.sub('_/$', '_', one.before)}feedback.html": one.student for one in collected.submissions if one.before
     }

@@ -1,7 +1,7 @@
-"""Has students' functions run in limited processes, and reads what they send as data.
+"""Runs students' functions in limited processes, and reads what they send as data.
 
-There is a limit on the time by the clock on the wall; on Linux and macOS on processor time, on memory (Linux), and on
-the size of files, too. What a fresh Python starts ends with it, unless it leaves its session.
+Real time is limited everywhere; on Linux and macOS, so are processor time, memory (Linux only) and the size of files.
+Processes that a fresh Python starts end with it, unless they leave its session.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ from lib.suite.submissions.table import Given
 
 LIMIT = 10.0  # seconds that a function may run
 OWN = Limits(memory=4 * 2**30, written=512 * 2**20, sent=32 * 2**20, files=4096)
-"""What somebody's own function may use on their machine, at the size of a puzzle, where a run has a budget: so much
-that only what goes on without end is stopped."""
+"""Limits for your own function on your machine, at the size of a puzzle, where a run has a budget: so generous that
+they only stop what never ends."""
 
 
 def run_of(file: Path, puzzle: str, *, limit: float = LIMIT, **size: Any) -> Sent:
-    """Simulate the function `puzzle` of a notebook or .py; `size` are ranks, layers, batches and a mesh, where they are
-    not the puzzle's. Nothing is raised for anything that the function does."""
+    """Simulate the function `puzzle` of a notebook or .py; `size` are ranks, layers, batches and a mesh, if they are
+    not the puzzle's. Nothing that the function does makes this raise."""
     limits = replace(OWN, seconds=limit, sent=OWN.written if size else OWN.sent)
     return ask(Request(puzzle, limits, str(file), lines=fixes.are_shown(), size=size))
 
 
 def answers_of(file: Path, puzzle: str, inputs: Sequence[Given], limit: float = LIMIT) -> Sent:
-    """Have the function `puzzle` of a notebook or .py answer inputs. Nothing is raised for anything that it does."""
+    """Have the function `puzzle` of a notebook or .py answer inputs. Nothing that it does makes this raise."""
     return ask(Request(puzzle, replace(OWN, seconds=limit), str(file), inputs=inputs))
 
 
 def ask(request: Request, **environment: str) -> Sent:
-    """Start a Python for a request, with more variables in its environment, and read what it leaves."""
-    # The files have no names: the student's code cannot put anything else there, such as a pipe that never ends.
+    """Start a Python for a request, with more variables in its environment, and read its result."""
+    # The files have no names, so the student's code cannot replace them, such as with a pipe that never ends.
     with TemporaryFile() as asked, TemporaryFile() as told, TemporaryFile() as noise:
         pickle.dump(request, asked)
         asked.seek(0)
         process = Popen(
-            # -P: a file of the student's called random.py is not to take the place of Python's own.
+            # -P: a student's random.py must not replace Python's own.
             [sys.executable, "-P", "-c", "from lib.suite.isolation.running import main; main()"],
             env=child_environment(PYTHONDONTWRITEBYTECODE="1", PUZZLES_PROGRESS="off", **environment),
             stdin=asked,
@@ -72,7 +72,7 @@ def ask(request: Request, **environment: str) -> Sent:
             return endless(request, None)
         finally:
             if hasattr(os, "killpg"):
-                with suppress(ProcessLookupError, PermissionError):  # nobody is left
+                with suppress(ProcessLookupError, PermissionError):  # no process is left
                     os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             process.wait()
@@ -81,10 +81,10 @@ def ask(request: Request, **environment: str) -> Sent:
 
 
 def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
-    """Say how a process ended that left no result: somebody ended it, or it ended itself."""
+    """Say how a process without a result ended: it was killed, or it exited."""
     noise.seek(max(0, noise.seek(0, os.SEEK_END) - MAX_PRINTED))
     said = noise.read(MAX_PRINTED).decode("utf-8", "replace").strip()
-    if "Timeout (" in said and status == 1:  # it was too busy to say so itself, and faulthandler wrote where it is
+    if "Timeout (" in said and status == 1:  # it was too busy to say so itself; faulthandler wrote where it was
         name = Path(request.file if request.extract is None else request.extract.file).name
         trace = said.rpartition("Timeout (")[2]
         found = re.search(rf'File "[^"\n]*{re.escape(name)}([^"\n]*)", line (\d+) in (\w+)', trace)
@@ -103,17 +103,17 @@ def _vanished(request: Request, status: int, noise: BinaryIO) -> Sent:
 # -- children of a server ------------------------------------------------------------------------------------------
 
 START = 60.0  # seconds for the server to start
-ANSWER = 10.0  # seconds for the server to end what a child has left, and to say so
-SHORT = 0.5  # seconds for a child to begin, and to write down where it is
+ANSWER = 10.0  # seconds for the server to end a child's leftovers, and to confirm it
+SHORT = 0.5  # seconds for a child to start, and to write down where it is
 LINES: Final = 2  # lines of an answer
 KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONHOME", "SYSTEMROOT", "TZ")
-"""Variables of the environment that a run may know. Others may hold what is nobody's business."""
+"""Environment variables that a run may see. Others may hold secrets."""
 
 
 class Isolation(AbstractContextManager["Isolation"]):
-    """Runs functions in limited children. Its server starts when it is first needed, and ends with this process,
-    however that ends, or at `close`. `without` names keys of FEATURES that are not to be used: tests need it. It is for
-    one thread; a process that was forked from this one needs one of its own."""
+    """Runs functions in limited children. Its server starts when first needed, and ends at `close` or with this
+    process, however that ends. `without` names keys of FEATURES not to be used, for tests. It is for one thread; a
+    process forked from this one needs its own."""
 
     def __init__(self, without: Collection[str] = ()) -> None:
         self._without = frozenset(without)
@@ -125,15 +125,15 @@ class Isolation(AbstractContextManager["Isolation"]):
         self.close()
 
     def close(self) -> None:
-        """End the server, and all that runs there. The next run starts another one."""
+        """End the server, and all that runs there. The next run starts a new one."""
         if self._server is not None:
             self._server.close()
         self._server = None
 
     @contextmanager
     def one_after_another(self) -> Generator[None]:
-        """While several things are asked of one function, one child answers them, and is there until the end of this.
-        The function is loaded anew for each. Otherwise nothing is left of a run."""
+        """Keep one child for all requests to the same function, until the block ends. It loads the function anew for
+        each. Outside such a block a child ends after one run."""
         self._keeps = True
         try:
             yield
@@ -145,7 +145,7 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     @contextmanager
     def _or_end(self) -> Generator[None]:
-        """End the server where something is raised, such as by Ctrl-C: what it says next answers no other question."""
+        """End the server on an exception, such as Ctrl-C: its next message would not answer the next question."""
         try:
             yield
         except BaseException:
@@ -154,20 +154,20 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Return what keeps the runs apart on this system, in words."""
+        """Return what isolates runs on this system, in words."""
         server = self._started()
         return ("a new Python for each run",) if server is None else tuple(FEATURES[one] for one in server.features)
 
     def run(self, source: Source, puzzle: str, size: AtSize | None = None, limits: Limits | None = None) -> Sent:
-        """Simulate the function of a puzzle in a source, at the puzzle's size or at another one. A Trace comes back
-        only if it is of the run that was asked for. Nothing is raised for anything that the source does."""
+        """Simulate the function of a puzzle in a source, at the puzzle's size or another. A Trace comes back only if it
+        is of the requested run. Nothing that the source does makes this raise."""
         sent = self._ask(source, puzzle, limits, size={} if size is None else size.given())
         if sent.trace is None or (why := asked_for(sent.trace, puzzle, size)) is None:
             return sent
         return Sent("failed", why if sent.outcome == "trace" else sent.text, sent.printed)
 
     def answers(self, source: Source, puzzle: str, inputs: Sequence[Given], limits: Limits | None = None) -> Sent:
-        """Have the plain function of a puzzle in a source answer inputs: as many answers, or it failed."""
+        """Have the plain function of a puzzle in a source answer inputs: it gives as many answers, or it failed."""
         return self._ask(source, puzzle, limits, inputs=inputs)
 
     def _ask(self, source: Source, puzzle: str, limits: Limits | None, **asked: Any) -> Sent:
@@ -177,7 +177,7 @@ class Isolation(AbstractContextManager["Isolation"]):
             return Sent("source", str(error))
         ours: dict[str, Any] = {"solutions": sources_below(puzzle), "schedules": schedules_below(puzzle)}
         request = Request(puzzle, limits or Limits(), extract=found, **ours, **asked)
-        for _ in range(2):  # a server that is killed, by the system or by a person, is no student's fault
+        for _ in range(2):  # if the server is killed, that is no student's fault
             server = self._started()
             if server is None:
                 return ask(request, PYTHONHASHSEED="0")
@@ -190,7 +190,7 @@ class Isolation(AbstractContextManager["Isolation"]):
 
     def _started(self) -> _Server | None:
         if self._server is not None and self._server.owner != os.getpid():
-            self._server = None  # that of the process that this one was forked from
+            self._server = None  # it belongs to the process that this one was forked from
         if self._server is None and not self._failed:
             try:
                 self._server = _Server(self._without)
@@ -201,7 +201,7 @@ class Isolation(AbstractContextManager["Isolation"]):
 
 
 class _Server:
-    """The server as this process sees it: a Unix socket. OSError where it cannot be had, or is gone."""
+    """The server as this process sees it: a Unix socket. OSError if it cannot be started, or is gone."""
 
     def __init__(self, without: frozenset[str]) -> None:
         from lib.suite.isolation.walls import bubblewrap
@@ -217,7 +217,7 @@ class _Server:
             self._start([], without)  # a system, or a container, may forbid what bubblewrap needs
 
     def _start(self, around: Sequence[str], without: frozenset[str]) -> None:
-        # What a child says that Python itself has to say: it has no name, and begins anew for each child.
+        # A child's stderr, for what Python itself reports: a file without a name, emptied for each child.
         self._noise = open(os.memfd_create("noise"), "r+b")  # noqa: SIM115  # `close` closes it
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         known = {name: os.environ[name] for name in KEPT if name in os.environ}
@@ -230,7 +230,7 @@ class _Server:
             command = [*program, *map(str, ends), ",".join(without)]
             quiet: dict[str, Any] = {"stdin": DEVNULL, "stdout": DEVNULL, "stderr": DEVNULL}
             self._process = Popen(command, env=known, pass_fds=ends, cwd="/", start_new_session=True, **quiet)
-        with suppress(OSError):  # where memory runs out, it is not the grading that ends
+        with suppress(OSError):  # if memory runs out, this is killed, not the grading
             Path(f"/proc/{self._process.pid}/oom_score_adj").write_text("500")
         try:
             self.features = tuple(self._heard(START).split(","))
@@ -239,7 +239,7 @@ class _Server:
             raise
 
     def close(self) -> None:
-        """End the server, and with it all that it has started; but not that of the process this one was forked from."""
+        """End the server and all that it has started, unless it belongs to the process this one was forked from."""
         if self.owner != os.getpid():
             return
         if self._child is not None:
@@ -252,7 +252,7 @@ class _Server:
         self._process.wait()
 
     def ask(self, request: Request) -> Sent:
-        """Have a child answer a request: the one that has answered the last, if it was asked of the same function."""
+        """Have a child answer a request: the last one again, if the request is for the same function."""
         child = self._child
         if child is None or not child.may_answer(request):
             self.leave()
@@ -268,7 +268,7 @@ class _Server:
         sent = read(content, request)
         if sent is not None and sent.outcome in ("trace", "answers"):
             if in_time:
-                return sent  # the child is there for the next question
+                return sent  # the child stays for the next request
             sent = None
         status = self.leave()
         if sent is None and not in_time and status <= 0:  # it did not say itself that it was late
@@ -287,7 +287,7 @@ class _Server:
         return _Child(ours, request)
 
     def leave(self) -> int:
-        """End the child that has answered last, if it is still there. Its exit status, or 0."""
+        """End the last child, if it is still there. Return its exit status, or 0."""
         if self._child is None:
             return 0
         self._child.link.close()
@@ -304,30 +304,30 @@ class _Server:
 
 
 class _Child:
-    """A child that is there: the socket on which it is asked, what it was asked first, and how often."""
+    """A running child: its socket, its first request, and the number of its requests."""
 
     def __init__(self, link: socket.socket, first: Request) -> None:
         self.link, self._first, self._asked = link, first, 0
 
     def may_answer(self, request: Request) -> bool:
-        """Return whether it can be asked this, too: of the same function, and nothing has come since it answered. What
-        one function leaves behind must not reach another: what came of it goes to all who have the same source."""
+        """Tell whether it can answer this, too: the function is the same, and nothing has come since its answer. One
+        function's leftovers must not reach another, as results are shared by all who have the same source."""
         first = self._first
         same = (request.puzzle, request.limits, request.extract) == (first.puzzle, first.limits, first.extract)
         return same and self._asked < QUESTIONS and not select.select([self.link], [], [], 0)[0]
 
     def answer(self, request: Request) -> tuple[bytes, bool]:
-        """Ask a request, and return what came until the answer was whole, the child had closed its end, had said too
-        much, or should have ended itself for being late; and whether it was in time."""
+        """Send a request, and return what came until the answer was complete, the child had closed its end, had sent
+        too much, or should have ended itself for being late; and whether it was in time."""
         self._asked += 1
         said, seconds, most = bytearray(), request.limits.seconds, request.limits.sent
         begun, lines = time.monotonic(), 0
         self.link.settimeout(seconds)
-        with suppress(OSError):  # it may have ended, and it may take the request too slowly
+        with suppress(OSError):  # it may have ended, or read the request too slowly
             self.link.sendall(pickle.dumps(request))
         while lines < LINES and len(said) <= most:
             left = begun + seconds + min(DEAF, seconds) + SHORT - time.monotonic()
-            if left <= 0:  # however much of what comes by and by is there already
+            if left <= 0:  # even if an answer keeps trickling in
                 break
             self.link.settimeout(left)
             part = b""
@@ -338,6 +338,6 @@ class _Child:
             said += part
             lines += part.count(b"\n")
         in_time = time.monotonic() - begun <= seconds
-        # One that ends in the middle of a line, or goes on after its end, is none.
+        # An answer that stops in the middle of a line, or goes on after its end, is invalid.
         whole = len(said) > most or (lines == LINES and said.endswith(b"\n"))
         return bytes(said).removesuffix(b"\n") if whole else b"", in_time

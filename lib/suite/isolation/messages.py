@@ -1,8 +1,8 @@
-"""What a limited process is asked, and what it sends back.
+"""Requests to a limited process, and what it sends back.
 
-A request is a pickle: only processes of ours send one. What comes back is anybody's, and read here alone, as data.
-It is two lines of JSON. The first is the Trace (null where there is none), without the places in the
-source: equal schedules give equal lines, and one that was read before is not read again. The second is the rest.
+A request is a pickle, as only our own processes send one. What comes back is untrusted, and read only here, as data.
+It is two lines of JSON. The first is the Trace (null if there is none), without places in the source: equal schedules
+give equal lines, and a line that was read before is not read again. The second is the rest.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from lib.suite.submissions.table import Answer, Given, decode, encode
 from lib.trace.trace import Trace
 
 QUESTIONS: Final = 16
-"""Requests that one child answers at most; together they have so many times the processor time of one."""
+"""The most requests that one child answers; its processor time is this many times that of one."""
 MAX_TEXT = 20_000
-MAX_PRINTED = 4000  # characters of what a function prints that are kept
+MAX_PRINTED = 4000  # characters kept of a function's output
 MORE = "\n(and more)"
-KNOWN = 2**20  # bytes of a schedule that is kept to be known again, at most
+KNOWN = 2**20  # most bytes of a schedule whose Trace is cached
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a process. `seconds` that the function may run, by the clock on the wall; `memory`, bytes that it
-    may have; `written`, bytes of a file that it writes; `sent`, bytes that it may send back; `processes`, processes and
-    threads of its user at once; `files`, files that are open at once."""
+    """The limits of a process: `seconds` of real time for the function; `memory`, in bytes; `written`, bytes of each
+    file it writes; `sent`, bytes it may send back; `processes`, processes and threads of its user at once; `files`,
+    files open at once."""
 
     seconds: float = 10.0
     memory: int = 3 * 2**29
@@ -48,11 +48,11 @@ class Limits:
 class Request:
     """A request to a process: to run a function at a size (None: the puzzle's), or to answer inputs.
 
-    The function is that of a `file`, or taken out of one already (`extract`). `size` has what is not the puzzle's.
+    The function is in a `file`, or already extracted from one (`extract`). `size` has what differs from the puzzle's.
 
-    Where it is graded, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and
-    `schedules` the code of our schedules, by module: nothing else of ours that answers a puzzle is to be had.
-    `lines`: the message of a mistake shows the line that mends it, where it would name only the idea.
+    For grading, `solutions` are the sources of our own functions that the puzzle builds on, by puzzle, and `schedules`
+    the code of our schedules, by module: no other answer of ours is available.
+    `lines`: the message of a mistake shows the line that fixes it, not only the idea.
     """
 
     puzzle: str
@@ -68,8 +68,8 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The answer of a process, validated. `text` says why it failed; a run that failed has the Trace up to there, if
-    any. `schedule` names what was sent as a Trace: it is the same for the same bytes, and so for the same schedule."""
+    """The validated answer of a process. `text` says why it failed; a failed run has the Trace up to there, if any.
+    `schedule` is a digest of the bytes sent as a Trace, and so is equal for equal schedules."""
 
     outcome: str
     text: str = ""
@@ -80,7 +80,7 @@ class Sent:
 
 
 class Kept(io.TextIOBase):
-    """Keeps the beginning of what is printed, and forgets the rest."""
+    """Keeps the beginning of the output, and drops the rest."""
 
     text, room = "", MAX_PRINTED
 
@@ -95,7 +95,7 @@ class Kept(io.TextIOBase):
 
 
 def written(sent: Sent, printed: str) -> bytes:
-    """Return what a process sends: see above."""
+    """Return the bytes that a process sends: see above."""
     from lib.trace.json_format import Numbers
     from lib.trace.json_format import encode as json_of
 
@@ -108,7 +108,7 @@ def written(sent: Sent, printed: str) -> bytes:
         "places": [],
         "lines": [],
     }
-    if sent.trace is not None:  # its places are put apart, and for each rank the numbers of those of its events
+    if sent.trace is not None:  # its places go in a list, and each rank's events have their indices in it
         numbers = Numbers()
         for program in sent.trace.programs:
             rest["lines"].append(numbers.column([event.source for event in program.events], sent.trace.line))
@@ -121,11 +121,11 @@ def written(sent: Sent, printed: str) -> bytes:
 
 FIELDS: Final = ("outcome", "text", "printed", "answers", "places", "lines")
 OUTCOMES: Final = ("trace", "answers", "unsolved", "source", "failed")
-"""It ran; it answered; it is still the stub; the file will not do; anything else."""
+"""It ran; it answered; it is still the stub; the file is unusable; anything else."""
 
 
 def read(content: bytes, request: Request) -> Sent | None:
-    """Return what a process has sent, if it is whole. Its code was the student's: it may have sent anything."""
+    """Return what a process has sent, if it is valid. It ran a student's code, and so may have sent anything."""
     from lib.trace.json_format import parse
 
     first, newline, second = content.partition(b"\n")
@@ -152,8 +152,8 @@ def read(content: bytes, request: Request) -> Sent | None:
 
 
 def _text(value: Any, most: int = MAX_TEXT) -> str:
-    """A text that every terminal and file takes: half a character, which Python has and UTF-8 has not, becomes ?.
-    ValueError for what is none, or too long."""
+    """A text that every terminal and file accepts: a lone surrogate, which UTF-8 does not allow, becomes "?".
+    ValueError if it is no text, or too long."""
     if not isinstance(value, str) or len(value) > most:
         raise ValueError("this is no text")
     return value.encode("utf-8", "replace").decode("utf-8")
@@ -161,15 +161,15 @@ def _text(value: Any, most: int = MAX_TEXT) -> str:
 
 @lru_cache(maxsize=64)
 def _trace_in(content: bytes) -> Trace:
-    """Read a Trace. What was read before is the same, whoever has sent it."""
+    """Read a Trace. Equal bytes give the same one, from any sender."""
     from lib.trace.json_format import parse
-    from lib.trace.validation import decode as trace_from  # here and not above: only a schedule has one
+    from lib.trace.validation import decode as trace_from  # not above: only a schedule needs it
 
     return trace_from(parse(content))
 
 
 def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
-    """The run, of which each event knows its line. ValueError or TypeError for what is no places."""
+    """The run with each event's line. ValueError or TypeError if these are no valid places."""
     from lib.trace.json_format import with_places
 
     if len(places) > 100_000:
@@ -179,7 +179,7 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
         if type(line) is not int:
             raise ValueError("this is no place")
         known.append(Place(_text(file), line, _text(function), _text(text)))
-    known.append(None)  # -1 is for none
+    known.append(None)  # -1 means none
     located: list[list[Place | None]] = []
     for program, numbers in zip(trace.programs, lines, strict=True):
         fit = all(type(number) is int and -1 <= number < len(places) for number in numbers)
@@ -193,9 +193,9 @@ def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
 
 
 def asked_for(trace: Trace, puzzle: str, size: AtSize | None = None) -> str | None:
-    """Say why a Trace is not of the run that was asked for, in words; None where it is. Whether it is a correct step is
-    not asked here."""
-    from lib.checker.judging import wrong_size  # here and not above: no process that runs a function judges it
+    """Say why a Trace is not of the requested run; None if it is. Whether it is a correct step is not checked
+    here."""
+    from lib.checker.judging import wrong_size  # not above: a process that runs a function never judges it
 
     record = PUZZLES[puzzle]
     if size is not None:

@@ -1,14 +1,13 @@
-"""What limited processes do: each runs a student's function within its limits, and writes down what came of it.
+"""The limited processes: each runs a student's function within its limits, and sends the result.
 
-A function that is graded may use what its puzzle builds on of our own code, and nothing that answers it: the solutions
-and schedules that the answer to a puzzle is itself given come with the request, as text; what else is imported of their
-modules says, when it is called, that it is not to be had.
+A graded function may use the code of ours that its puzzle builds on, but no answer to it: the solutions and schedules
+that our own answer uses come with the request; anything else imported from their modules refuses when it is called.
 
-The process is a fresh Python (`main`), or a child of a server (`serve`), which forks it, ends what it leaves, and says
-how it ended. The server reads no source: its memory is that of every child, so it must never hold anything of a
-student's. It ends when nobody is left who could ask, and with it all that it has started. A child puts up the walls
-when it knows its limits from the first request, and answers what is asked of one function, loaded anew for each size:
-to fork costs as much as four runs, most of it for memory that a process touches first.
+The process is a fresh Python (`main`), or a child of a server (`serve`), which forks it, ends its leftovers, and says
+how it ended. The server reads no source: every child inherits its memory, which must never hold anything of a
+student's. It ends with the process that asks, and with it all that it has started. A child puts up its walls when its
+first request brings the limits, and answers requests for one function, loaded anew for each size: a fork costs as much
+as four runs, mostly for memory that a process touches for the first time.
 """
 
 from __future__ import annotations
@@ -61,15 +60,15 @@ if TYPE_CHECKING:
 
 RUNS: Final[dict[str, Any]] = table("lib.suite.isolation", "runs")
 FEATURES: Final[dict[str, str]] = RUNS["features"]
-"""What may keep a run apart, in words. Each is used where the system has it."""
-GRACE = 10.0  # seconds more, to start Python and to end by itself, before a process is ended from outside
+"""What may isolate a run, in words. Each is used if the system has it."""
+GRACE = 10.0  # extra seconds to start Python and to end by itself, before a process is ended from outside
 DEAF = 1.0
-"""Seconds more for one long operation of Python's own, which lets no other thread run, before it is ended: no more than
-the function itself had."""
+"""Extra seconds for one long operation inside Python that blocks other threads, before it is ended: at most as many as
+the function had."""
 
 
 def main() -> NoReturn:
-    """Answer the request that comes on standard input on what was standard output, in a fresh Python."""
+    """Answer the request on standard input, in a fresh Python, on what was standard output."""
     with open(0, "rb", closefd=False) as file:
         request = pickle.load(file)
     result, nothing = os.dup(1), os.open(os.devnull, os.O_RDWR)
@@ -78,13 +77,13 @@ def main() -> NoReturn:
     limit(request.limits)
     with open(result, "wb") as file:
         answer(request, lambda content: (file.write(content), file.flush()))
-    os._exit(0)  # nobody waits for threads that the function has started, nor for what it wanted done at the end
+    os._exit(0)  # don't wait for the function's threads and exit handlers
 
 
 def answer(request: Request, send: Callable[[bytes], object]) -> None:
-    """Run a student's function, and send what came of it. Where that takes too long, this process says where it is and
-    ends: a thread sees to it, and where no thread of Python's gets its turn, faulthandler. The function can stop both;
-    then the process is ended from outside."""
+    """Run a student's function, and send the result. If that takes too long, a thread sends where it is and ends this
+    process; if no Python thread gets a turn, faulthandler does. The function can disable both; then the process is
+    ended from outside."""
     printed, main_thread, seconds = Kept(), threading.get_ident(), request.limits.seconds
 
     def late() -> None:
@@ -109,7 +108,7 @@ def answer(request: Request, send: Callable[[bytes], object]) -> None:
 
 
 def endless(request: Request, place: Place | str | None) -> Sent:
-    """Return what is said of a function that does not end."""
+    """Return the result for a function that does not end."""
     where = "" if place is None else f"\n  where:    {place}"
     text = (
         f"{request.puzzle} did not end within {request.limits.seconds:g} seconds, so it was stopped{where}\n"
@@ -119,7 +118,7 @@ def endless(request: Request, place: Place | str | None) -> Sent:
 
 
 def limit(limits: Limits) -> None:
-    """Set the limits that this system has. Each is one that is not set yet, or lower than the one that is."""
+    """Set the limits that this system has, never above those already set."""
     try:
         import resource
     except ImportError:  # Windows
@@ -149,8 +148,8 @@ def _run(request: Request) -> Sent:
         if isinstance(models, Unsolved):
             return Sent("unsolved")
         wrong, record = None, PUZZLES[request.puzzle]
-        if record.variants and request.size.get("ranks") is None:  # what is refused is no run that could be judged
-            from lib.checker.hidden_sizes import wrong_with  # here and not above: few puzzles have variants
+        if record.variants and request.size.get("ranks") is None:  # a refused call leaves no run to judge
+            from lib.checker.hidden_sizes import wrong_with  # not above: few puzzles have variants
 
             wrong = wrong_with(function, record)
         outcome, text = ("trace", "") if wrong is None else ("failed", str(wrong))
@@ -175,8 +174,8 @@ LOADED: Final[list[str]] = RUNS["loaded"]
 
 @cache
 def schedules_below(puzzle: str) -> Mapping[str, bytes]:
-    """Return the modules of lib.schedules that our answer to a puzzle is given, each with the marshalled code of what
-    it needs of it: no run compiles it again."""
+    """Return the modules of lib.schedules that our answer to a puzzle uses, each with the marshalled code that it
+    needs, so that no run compiles it again."""
     found: dict[str, bytes] = {}
     waiting = {"": [puzzle]}
     while waiting:
@@ -191,7 +190,7 @@ def schedules_below(puzzle: str) -> Mapping[str, bytes]:
         used = frozenset[str]().union(*(each.names for each in needed))
         nodes = [one.node for one in every if id(one.node) in kept]
         text = "\n".join(["from __future__ import annotations", *map(ast.unparse, nodes)])
-        # A line of what notebooks give is none of the student's: there it is known by its file.
+        # A line that notebooks provide is not the student's: messages recognise it by its file.
         file = os.path.join(LIBRARY, "schedules", GIVEN[0]) if module == "lib.schedules.given" else f"{module}.py"
         found[module] = marshal.dumps(compile(text, file, "exec", dont_inherit=True))
         for node in nodes:
@@ -205,7 +204,7 @@ def schedules_below(puzzle: str) -> Mapping[str, bytes]:
 
 @dataclass
 class _Given(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds of all that is WITHHELD nothing but what is LOADED already, and what is given."""
+    """Finds nothing that is WITHHELD, except what is `given`, or LOADED already."""
 
     given: Mapping[str, bytes]
 
@@ -237,12 +236,12 @@ def _refusing(module: str, name: str) -> Callable[..., NoReturn]:
 
 
 def serve() -> None:
-    """Serve the socket of the first argument until it is closed or the process has ended whose pidfd is the second one.
-    The third names what of FEATURES is not to be used."""
-    from lib.suite.isolation.walls import DUMPABLE, Walls, prctl  # here and not above: only Linux has them
+    """Serve the socket in the first argument until it is closed, or the process with the pidfd in the second has ended.
+    The third names FEATURES not to be used."""
+    from lib.suite.isolation.walls import DUMPABLE, Walls, prctl  # not above: only Linux has them
 
     control, asker = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for who asks to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ending is up to the process that asks
     walls = Walls.here(frozenset(sys.argv[3].split(",")))
     _warm_up()
     prctl(DUMPABLE, 0)
@@ -273,8 +272,8 @@ def serve() -> None:
 
 
 def _end(child: int, walls: Walls) -> int:
-    """End a child and what it has started. Its exit status, or the number of a signal with a minus."""
-    # Inside of bubblewrap there is nobody else; outside only seccomp keeps one from leaving its session.
+    """End a child and what it has started. Return its exit status, or a signal's number, negated."""
+    # Inside bubblewrap there are no other processes; outside only seccomp keeps a process from leaving its session.
     for process in (child, -1 if "bwrap" in walls.features else -child):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -287,12 +286,12 @@ def _end(child: int, walls: Walls) -> int:
 
 
 def _remove(folder: str) -> None:
-    with suppress(RecursionError):  # folders a thousand deep stay
+    with suppress(RecursionError):  # folders nested a thousand deep stay
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _warm_up() -> None:
-    """Import and run a few times what runs need: Python makes what runs often faster, and children inherit that."""
+    """Import what runs need, and run it a few times: Python optimises what runs often, and children inherit that."""
     for name in RUNS["needed"]:
         import_module(f"lib.{name}")
     len(PUZZLES)  # they are read now
@@ -304,7 +303,7 @@ def _warm_up() -> None:
 
 
 def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
-    """Answer the requests that come on a socket, as long as some come."""
+    """Answer requests on a socket until there are no more."""
     from lib.suite.isolation.walls import DEATH_SIGNAL, prctl
 
     try:
@@ -316,7 +315,7 @@ def _answer(walls: Walls, folder: str, sock: int, noise: int) -> NoReturn:
             request: Request = pickle.load(asked)
             limit(replace(request.limits, seconds=request.limits.seconds * QUESTIONS))
             walls.enter(folder)
-            with suppress(EOFError):  # nobody asks any more
+            with suppress(EOFError):  # no more requests
                 while True:
                     answer(request, lambda content: link.sendall(content + b"\n"))
                     request = pickle.load(asked)

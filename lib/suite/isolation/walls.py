@@ -1,11 +1,11 @@
-"""What Linux has to keep a process apart: bubblewrap around all of them, and in each one Landlock and seccomp.
+"""Linux's means to isolate processes: bubblewrap around all of them, and Landlock and seccomp in each.
 
-bubblewrap, where it is installed, leaves no other process in sight, no network, and a file system in which little lies
-and nothing can be written but one small folder. It needs namespaces, which a system or a container may forbid. Landlock
-says which files a process may read and write, and that it reaches no process and no network outside. seccomp refuses
-all system calls but those in calls.toml; calls that are newer than all libraries know are "not implemented", as on an
-older kernel. No file gets other rights or times, and none is emptied by its name: Landlock, or an older one, lets that
-pass for all files of the same user.
+bubblewrap, if installed, hides all other processes and the network, and leaves a sparse file system in which only one
+small folder is writable. It needs namespaces, which a system or a container may forbid. Landlock limits which files a
+process may read and write, and cuts it off from outside processes and the network. seccomp refuses all system calls
+except those in calls.toml; calls too new for libraries to rely on are "not implemented", as on an older kernel.
+Changing a file's mode or times and truncating by path are refused, too: (older) Landlock allows these on all files
+of the same user.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from lib.files import ROOT, table
 
 FOLDER: Final = "/tmp"
 ROOM: Final = 32 * 2**20
-"""The only folder that can be written inside of bubblewrap, and how many bytes all files in it may have together."""
+"""The only writable folder inside bubblewrap, and how many bytes all files in it may have together."""
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 SYSTEM: Final = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/usr/share/zoneinfo", "/etc/localtime")
 LDCONFIG: Final = "/sbin/ldconfig"
 WITHHELD: Final = (ROOT / "lib" / "_notebooks", ROOT / "lib" / "schedules", ROOT / "lib" / "analysis" / "bounds")
-"""All that answers a puzzle: the solutions, where a wheel brings them; schedules of ours; orders that were proved to be
-the best. What a written schedule needs is loaded before."""
+"""Everything that answers a puzzle: the solutions in a wheel; our schedules; orders proved to be the best. What a
+written schedule needs is loaded before."""
 LISTED: Final = str(ROOT / "lib" / "analysis")
-"""The folder from which modules are imported in a run, and in which something is withheld: Python imports nothing from
-a folder that it cannot list."""
+"""A folder with modules that runs import, and others that are withheld: Python can only import from a folder that it
+can list."""
 
 
 def readable() -> list[str]:
-    """Return what a run may read: Python, what is installed, and our packages without what is withheld."""
+    """Return the paths that a run may read: Python, installed packages, and ours without what is withheld."""
     paths = sysconfig.get_paths()
     folders = [paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     folders += [os.path.join(sys.base_prefix, "lib"), *SYSTEM, "/etc/ld.so.cache"]
@@ -61,13 +61,13 @@ def readable() -> list[str]:
 
 
 def bubblewrap() -> list[str]:
-    """Return the beginning of a command that runs the rest of it inside of bubblewrap; [] where that is not installed.
-    The folder comes first: what a run needs may itself lie below it. The server imports schedules before a run begins,
-    so that only Landlock withholds them."""
+    """Return a command prefix that runs the rest inside bubblewrap; [] if that is not installed. The folder comes
+    first, as what a run needs may be below it. The server imports schedules before a run begins, so only Landlock
+    withholds them."""
     program = shutil.which("bwrap")
     if program is None:
         return []
-    # ldconfig is what Python finds libseccomp by.
+    # Python finds libseccomp with ldconfig.
     programs = (sys.executable, os.path.realpath(sys.executable), os.path.join(sys.prefix, "pyvenv.cfg"), LDCONFIG)
     paths = [*filter(os.path.exists, programs), *sorted([*readable(), str(ROOT / "lib" / "schedules")], key=len)]
     return [
@@ -80,8 +80,8 @@ def bubblewrap() -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Walls:
-    """The walls around each run on this system: `features`, which are keys of `running.FEATURES`; the `folder` in
-    which each has one of its own, the paths that it may read, and the filter of its system calls."""
+    """The walls around each run on this system: `features`, which are keys of `running.FEATURES`; the `folder` for the
+    runs' own folders, the paths that they may read, and the filter of their system calls."""
 
     features: frozenset[str]
     folder: str
@@ -90,7 +90,7 @@ class Walls:
 
     @classmethod
     def here(cls, without: Collection[str]) -> Walls:
-        """Find out what this system has. Of `without` nothing is used, and "bwrap" is in it outside of bubblewrap."""
+        """Find out what this system has, except `without`, which includes "bwrap" outside bubblewrap."""
         features = {"server", "bwrap", "landlock", "seccomp"}.difference(without)
         try:
             _call(LANDLOCK_CREATE, None, 0, LANDLOCK_VERSION)
@@ -99,19 +99,19 @@ class Walls:
         calls = b""
         try:
             calls = _filter_of_calls() if "seccomp" in features else b""
-        except (ImportError, RuntimeError, AttributeError):  # there is no libseccomp, or one that is too old
+        except (ImportError, RuntimeError, AttributeError):  # libseccomp is missing, or too old
             features.discard("seccomp")
         folder = FOLDER if "bwrap" in features else tempfile.mkdtemp(prefix="puzzles")
         return cls(frozenset(features), folder, (*readable(), *DEVICES), calls)
 
     def enter(self, folder: str) -> None:
-        """Put them up around this process, and all threads that it will have, for good; it may write in a folder."""
+        """Put them up for good around this process and its future threads; it may write only in `folder`."""
         os.chdir(folder)
-        tempfile.tempdir = folder  # the server has asked, and found one that is not to be written here
-        prctl(NO_NEW_PRIVILEGES, 1)  # the kernel asks for it before it takes the rest
+        tempfile.tempdir = folder  # the server cached one that is not writable here
+        prctl(NO_NEW_PRIVILEGES, 1)  # the kernel requires this for the rest
         if "landlock" in self.features:
             _restrict_files(self.readable, folder)
-        # Who is root gives up what only root may do: a header, with the version of the structure, and three empty sets.
+        # Drop root's capabilities, if any: a header, with the version of the structure, and three empty sets.
         _done(_libc.capset((ctypes.c_uint32 * 2)(0x20080522, 0), (ctypes.c_uint32 * 6)()))
         if "seccomp" in self.features:
             code = self.calls.replace(struct.pack("=I", OWN), struct.pack("=I", os.getpid()))
@@ -119,7 +119,7 @@ class Walls:
             _done(_libc.prctl(SECCOMP, ctypes.c_ulong(FILTER), ctypes.c_char_p(program), 0, 0))
 
 
-# -- calls that Python has no name for: each raises OSError where the system refuses it ---------------------------
+# -- calls that Python has no name for: each raises OSError if the system refuses it ------------------------------
 
 DEATH_SIGNAL, DUMPABLE, NO_NEW_PRIVILEGES = 1, 4, 38
 SECCOMP, FILTER = 22, 2
@@ -128,7 +128,7 @@ _libc: Any = ctypes.CDLL(None, use_errno=True)
 
 
 def prctl(option: int, value: int) -> int:
-    """Set something about this process."""
+    """Set an option of this process."""
     return _done(_libc.prctl(ctypes.c_int(option), *map(ctypes.c_ulong, (value, 0, 0, 0))))
 
 
@@ -153,13 +153,13 @@ WRITE_FILE, READ_FILE, READ_DIR = 1 << 1, 1 << 2, 1 << 3
 REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_REG, TRUNCATE = 1 << 4, 1 << 5, 1 << 7, 1 << 8, 1 << 14
 CHANGE: Final = WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | TRUNCATE
 RIGHTS: Final = (13, 13, 14, 15, 15, 16)
-"""How many rights on files each version knows, from the first; later ones know as many as the last."""
+"""The number of file rights in each version, from the first; later versions have as many as the last."""
 
 
 def _restrict_files(paths: Collection[str], folder: str) -> None:
     version = _call(LANDLOCK_CREATE, None, 0, LANDLOCK_VERSION)
     handled = (1 << RIGHTS[min(version, len(RIGHTS)) - 1]) - 1
-    # From version 4 on it also forbids to bind and connect TCP, from 6 on sockets without a file and signals of others.
+    # From version 4 on it also forbids binding and connecting TCP, from 6 on abstract sockets and signals to others.
     network, scoped = (0b11 if version >= since else 0 for since in (4, 6))
     attributes = struct.pack("=QQQ", handled, network, scoped)
     size = 8 if version < 4 else 16 if version < 6 else 24
@@ -182,15 +182,15 @@ def _restrict_files(paths: Collection[str], folder: str) -> None:
 CALLS: Final[dict[str, Any]] = table("lib.suite.isolation", "calls")
 ALLOWED: Final[str] = CALLS["allowed"]
 NEW: Final = sorted({*range(424, 512)} - {436, 439})
-"""Numbers of calls that are newer than what libraries count on, but for close_range and faccessat2, which are allowed:
-of two rules for a call the first counts."""
+"""Numbers of calls too new for libraries to rely on, except close_range and faccessat2, which are allowed: the first of
+two rules for a call wins."""
 OWN: Final = 0x7EEDBEEF
-"""What stands for the number of the process itself in the filter, which no process has: it is put together once, for
-all children, as that takes longer than all else of a child's beginning."""
+"""A placeholder in the filter for the process's own id, which no process has: the filter is built once for all
+children, as that takes longer than the rest of a child's start."""
 
 
 def _filter_of_calls() -> bytes:
-    """Return the filter as the kernel takes it: so many operations of 8 bytes."""
+    """Return the filter in the kernel's format: operations of 8 bytes."""
     import pyseccomp  # pyright: ignore
 
     system: Any = pyseccomp

@@ -1,1 +1,1 @@
-"""A student's file: finding and loading one function."""
+"""Finds and loads a function in a student's file."""

@@ -1,4 +1,4 @@
-"""check_function: is a plain function right? It is asked what the table of its puzzle says, and random inputs."""
+"""check_function: checks a plain function on the inputs in its puzzle's table, and on random ones."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ from lib.suite.submissions.locations import reference
 from lib.suite.submissions.source import Source
 from lib.suite.submissions.table import Answer, Ask, Failure, Given, Judge, ask_here, first_failure
 
-PATIENCE = 10.0  # seconds that a function may take for all that it is asked at once
-AGAIN = 1.0  # seconds until a function is stopped again that would not be stopped
+PATIENCE = 10.0  # seconds for all inputs of one call of `ask`
+AGAIN = 1.0  # seconds between further attempts to stop a function that resists
 LONGEST = 300  # characters of a value that are shown
-WIDE = 100  # characters of an answer of which all is shown, and not only what differs
+WIDE = 100  # characters of an answer that is shown whole; of longer ones only what differs
 _given: list[Mapping[str, str]] = []
-"""While a student's function answers, the sources of ours that its puzzle builds on, by puzzle; else empty, and all of
-ours are to be had. No context variable: it holds in the threads and contexts that such a function starts, too."""
+"""While a student's function answers, the sources of ours that its puzzle builds on, by puzzle; otherwise empty, and
+all of ours are available. No context variable: it must hold in threads and contexts that the function starts, too."""
 
 
 def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerdict | None:
-    """Print whether a function answers right wherever it was asked, and return the verdict.
+    """Print whether a function's answers are all right, and return the verdict.
 
-    CheckError shows the smallest input on which it does not, or the line of a loop that never ends (where there is an
-    alarm clock: not on Windows, nor beside the main thread); None for a function that is not solved yet, which is no
-    error unless that is graded. ValueError for a puzzle whose answer is a schedule. Nothing else is limited here, as it
-    is in a child.
+    CheckError shows the smallest input that goes wrong, or the line of an endless loop (if the system has an alarm
+    clock: not on Windows, nor outside the main thread). None for an unsolved function, which is no error unless grading
+    is on. ValueError for a puzzle whose answer is a schedule. Only time is limited here; a child process limits more.
     """
     if (error := diagnosis.not_the_latest(function)) is not None:
         raise error
@@ -68,7 +67,7 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
 
 @contextmanager
 def building_on(ours: Mapping[str, str]) -> Generator[None]:
-    """Let these sources be the only functions of ours that answer while a student's function does."""
+    """Make these sources the only functions of ours that a student's function can use."""
     _given.append(ours)
     try:
         yield
@@ -78,7 +77,7 @@ def building_on(ours: Mapping[str, str]) -> Generator[None]:
 
 @cache
 def sources_below(puzzle: str) -> Mapping[str, str]:
-    """Return the sources of our functions that a puzzle builds on, and of those that these build on."""
+    """Return the sources of our functions that a puzzle builds on, even indirectly."""
     found: dict[str, str] = {}
     waiting = [puzzle]
     while waiting:
@@ -93,8 +92,8 @@ def sources_below(puzzle: str) -> Mapping[str, str]:
 
 @cache
 def solution_of(puzzle: str) -> Callable[..., Any]:
-    """Return our own function of a puzzle, for the puzzles that build on it. ValueError for one that there is not. It
-    raises PuzzleError where it is called by a student's function whose puzzle does not build on it."""
+    """Return our own function for a puzzle, for the puzzles that build on it. ValueError for an unknown puzzle. The
+    function raises PuzzleError if called by a student's function whose puzzle does not build on it."""
     file = reference(puzzle)
 
     @cache
@@ -117,7 +116,7 @@ def solution_of(puzzle: str) -> Callable[..., Any]:
 
 
 def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> FunctionVerdict:
-    """Judge the answers that `ask` gets, by the reference of the puzzle, or another one's `source`."""
+    """Judge the answers that `ask` gets, by the puzzle's reference or another `source`."""
     record = PUZZLES[puzzle]
     if not record.is_function:
         raise ValueError(f'the answer to {puzzle} is a schedule: Model.check(simulate({puzzle}, puzzle="{puzzle}"))')
@@ -135,8 +134,8 @@ def judge_answers(puzzle: str, ask: Ask, source: Path | None = None) -> Function
 
 @cache
 def judge_of(puzzle: str, source: Path) -> Judge:
-    """Return the judge of a puzzle: the answer in a source, and `<puzzle>_inputs`, `_accepts` and `_picture` if it has
-    them."""
+    """Return the judge of a puzzle: the answer in a source, with its `<puzzle>_inputs`, `_accepts` and `_picture` if
+    there are any."""
     ours = load_function(source, puzzle)
     if (record := PUZZLES[puzzle]).kind == "plan":
         goal = record.goals[0]
@@ -157,8 +156,8 @@ def _asked_once() -> Generator[Given]:
 
 
 def _accepts_plan(record: Puzzle, answer: object) -> bool | str:
-    """Tell whether a plan is possible, fits and is within the first goal, for all runs of its puzzle; or why not."""
-    from lib.plan.judge import Task, judge  # here and not above: it loads schedules, which answers are not to see
+    """Tell whether a plan is possible, fits and meets the first goal in all runs of its puzzle; or why not."""
+    from lib.plan.judge import Task, judge  # not above: it loads schedules, which answers must not see
     from lib.plan.records import GIB
 
     for number, run in enumerate(record.runs):
@@ -173,7 +172,7 @@ def _accepts_plan(record: Puzzle, answer: object) -> bool | str:
 
 
 def _worth(record: Puzzle, answer: object) -> FunctionVerdict:
-    """Return the verdict on a plan that is right: its seconds and GiB, and which goals it reaches."""
+    """Return the verdict on a right plan: its seconds and GiB, and which goals it reaches."""
     from lib.plan.judge import Task, judge
     from lib.plan.records import GIB
 
@@ -187,12 +186,12 @@ def _worth(record: Puzzle, answer: object) -> FunctionVerdict:
 
 
 class _Late(BaseException):
-    """Time is over. No Exception: a function is not to go on from it."""
+    """Time is up. Not an Exception, as the function must not carry on."""
 
 
 @contextmanager
 def _in_time(puzzle: str) -> Generator[None]:
-    """Limit the time that what runs here takes, where this system can stop what runs."""
+    """Limit the time of the block, if this system can interrupt it."""
     if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -218,8 +217,8 @@ def _in_time(puzzle: str) -> Generator[None]:
 
 
 def where(error: BaseException) -> str:
-    """Return the student's line in which an error was raised, in words; or, where a function of a notebook refuses by
-    its name what it was given, the line that made that. Empty where there is none."""
+    """Return the student's line that raised an error, in words; or, if a notebook's function rejects an argument by
+    name, the line that made the argument. Empty if there is none."""
     codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__) if is_students(frame.f_code)]
     makes = re.compile(r"\s*(def {0}\(|{0} .*=)".format(re.escape(message_of(error).partition(" ")[0])))
     for code in codes[-2:-1] if isinstance(error, TypeError | ValueError) else ():
@@ -233,12 +232,12 @@ def where(error: BaseException) -> str:
 
 
 def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
-    """Return the mistake of the function `name` as an error. `fix` is its puzzle's, where nothing better is known."""
-    shown = [*map(_shown, failure.given)]  # of three and more no reader knows which is which
+    """Return the mistake of the function `name` as an error. `fix` is its puzzle's, unless a better one is known."""
+    shown = [*map(_shown, failure.given)]  # three or more need their names
     shown = [*map("=".join, zip(failure.names, shown, strict=True))] if len(shown) > 2 else shown
     call = f"{name}({', '.join(shown)})"
     got, expected = failure.got, failure.expected
-    # Where many answers are right, what differs from ours is nothing to show: it may be right, too.
+    # If many answers are right, don't show what differs from ours: it may be right, too.
     if not failure.wanted and not got.raised and not expected.raised and len(_words(expected)) > WIDE:
         mine, right = _what_differs(got.value, expected.value)
         got, expected = got._replace(value=mine), expected._replace(value=right)
@@ -251,7 +250,7 @@ def wrong_answer(name: str, failure: Failure, fix: str = "") -> PuzzleError:
 
 
 def _what_differs(mine: Any, right: Any) -> tuple[Any, Any]:
-    """Return of two dicts with the same keys, however deep, what is not the same in both."""
+    """Return the parts that differ of two dicts with the same keys, recursively."""
     if _kind(mine) != "a dict" or _kind(right) != "a dict" or mine.keys() != right.keys():
         return mine, right
     pairs: dict[Any, tuple[Any, Any]]
@@ -287,7 +286,7 @@ def _by_size(key: object) -> tuple[int, str]:
 
 
 def _fix(failure: Failure) -> str:
-    """The likely reason, seen from the two answers alone."""
+    """The likely fix, judging by the two answers alone."""
     expected, got = failure.expected, failure.got
     if "coroutine" in got.message and got.raised == "TypeError":
         return "write `def` instead of `async def`: a plain function is called, and not awaited"

@@ -1,12 +1,12 @@
-"""The gap in a puzzle's source: where an answer begins and ends, and whether a student has filled it.
+"""Finds the gap in a puzzle's source: where an answer begins and ends, and whether a student has filled it.
 
     # --- your code (about 3 lines) ---
     the answer
     # --- end of your code ---
 
-lies in the function that the puzzle is named after. The number of lines must be that of the answer, without
-blank lines and comments. In a file with several puzzles a marker says whose it is: `your code: fsdp (about ...`.
-An exercise in a notebook without a puzzle is called as the function that it lies in.
+is in the function that the puzzle is named after. The number of lines must be that of the answer, without
+blank lines and comments. In a file with several puzzles a marker names its puzzle: `your code: fsdp (about ...`.
+An exercise in a notebook without a puzzle is named after the function around it.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from dataclasses import dataclass
 BEGIN = r"(?P<indent> *)# --- your code(?:: (?P<puzzle>\w+))? \(about (?P<lines>\d+) lines?\) ---"
 END = r"(?P=indent)# --- end of your code ---"
 GAP = re.compile(rf"^{BEGIN}\n(?P<body>(?:(?!# %%).*\n)*?){END}$", re.MULTILINE)
-"""A whole gap: both of its markers are indented alike, and stand in one cell."""
+"""A whole gap: its two markers are indented alike, and in one cell."""
 CELL = re.compile(r"# %%")
 
 
 class BuildError(ValueError):
-    """A source that no notebook can be made of. The message names the file and, where it can, the line."""
+    """A source that cannot be made into a notebook. The message names the file and, if possible, the line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one puzzle, and the function that it lies in ("" where it lies in none). `first` and `last` are the
-    lines (from 1) of its two markers."""
+    """The answer to one puzzle, and the function around it ("" if there is none). `first` and `last` are the lines
+    (from 1) of its two markers."""
 
     puzzle: str
     first: int
@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def stub(self) -> str:
-        """The line that stands in a student's copy instead of the answer."""
+        """Return the line that replaces the answer in a student's copy."""
         return f'{self.indent}raise NotSolved("{self.puzzle}")'
 
 
@@ -52,8 +52,8 @@ def parse(text: str, name: str) -> ast.Module:
 
 
 def find(text: str, name: str, default: str | None) -> list[Answer]:
-    """Find every answer in a source of ours, in order; `default` is the puzzle of a marker that names none. With None
-    such a marker is an exercise, and takes the name of its function. SyntaxError where the source is no Python."""
+    """Find every answer in a source of ours, in order; `default` is the puzzle of a marker that names none. If it is
+    None, such a marker is an exercise named after its function. SyntaxError if the source is not Python."""
     functions = [node for node in parse(text, name).body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
     answers: list[Answer] = []
     for gap in GAP.finditer(text):
@@ -65,6 +65,6 @@ def find(text: str, name: str, default: str | None) -> list[Answer]:
 
 
 def untouched(text: str, puzzle: str) -> bool:
-    """Return whether the gap of a puzzle still holds nothing but its stub."""
+    """Tell whether the gap of a puzzle still holds only its stub."""
     stub = rf' *raise NotSolved\("{re.escape(puzzle)}"\)'
     return re.search(rf"^{BEGIN}\n{stub}\n{END}$", text, re.MULTILINE) is not None

@@ -1,6 +1,6 @@
-"""How to take one function out of a notebook or .py, with what it uses, and without running the rest.
+"""Takes one function out of a notebook or .py, with what it uses, without running the rest.
 
-Student code runs here: in a process that may come to harm, unless the code is one's own.
+Student code runs here, so unless the code is your own, use a process that may come to harm.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Notebook = dict[str, Any]  # a notebook as JSON: its cells, its metadata
 
 
 def load_function(path: str | Path, name: str) -> Callable[..., Any]:
-    """Load the function `name` of a .py (plain or py:percent) or .ipynb, with what it uses; nothing else is run. What
-    lies beside the file can be imported. Raises SourceError where the function cannot be had."""
+    """Load the function `name` of a .py (plain or py:percent) or .ipynb, with what it uses; nothing else is run. It can
+    import from the file's folder. Raises SourceError if the function cannot be loaded."""
     file = Path(path)
     source = source_in(file)
     sys.path.insert(0, str(file.parent.resolve()))
@@ -46,7 +46,7 @@ def load_function(path: str | Path, name: str) -> Callable[..., Any]:
 
 
 def puzzle_of(path: str | Path) -> str:
-    """Return the puzzle that a file is about: by its name, else by the only puzzle whose function it defines."""
+    """Return the puzzle of a file: by the file's name, else the only puzzle whose function it defines."""
     first, *others = puzzles_of(path)
     if others and (named := _called_after(Path(path))) is not None:
         return named.id
@@ -57,8 +57,8 @@ def puzzle_of(path: str | Path) -> str:
 
 
 def puzzles_of(path: str | Path) -> tuple[str, ...]:
-    """Return the puzzles that a file is about: those of the notebook that it is called after, else all whose function
-    it defines, in order. SourceError where there are none."""
+    """Return the puzzles of a file: those of the notebook it is named after, else all whose function it defines, in
+    order. SourceError if there are none."""
     file = Path(path)
     if (named := _called_after(file)) is not None:
         return (named.id,) if named.part_of else tuple(one.id for one in of_one_notebook(named))
@@ -76,7 +76,7 @@ def _called_after(file: Path) -> Puzzle | None:
 
 
 def source_in(file: Path) -> Source:
-    """Read a file. SourceError for one that is not there, is not text, or is neither a notebook nor Python."""
+    """Read a file. SourceError if it does not exist, is not text, or is neither a notebook nor Python."""
     if not file.is_file():
         raise SourceError(f"there is no file {file}")
     try:
@@ -87,18 +87,18 @@ def source_in(file: Path) -> Source:
 
 def function_of(source: Source, name: str) -> Callable[..., Any]:
     """Return the function `name`, with what it uses. This runs the student's code, in this process.
-    SourceError where it cannot be had."""
+    SourceError if it cannot be loaded."""
     return run_extract(extract(source, name))
 
 
 # -- one function, compiled ----------------------------------------------------------------------------------------
 
 COMMENT = re.compile(r"^[ \t]*#.*", re.MULTILINE)
-MOST_WAYS = 20  # statements that may make a name a function, of which the last are tried
+MOST_WAYS = 20  # how many statements that may make a name a function are tried, from the last
 
 
 class Step(NamedTuple):
-    """A statement to run: its marshalled code, or why it has none; its cell and line, and the names that it gives."""
+    """A statement to run: its marshalled code, or why it has none; its cell and line, and the names that it binds."""
 
     code: bytes | SyntaxError
     cell: str
@@ -107,8 +107,8 @@ class Step(NamedTuple):
 
 
 class Way(NamedTuple):
-    """The steps after which a name may be a function; of what they need `names` and `missing`, as `Needed` has them,
-    and the error of the first cell that gives something `missing` and is no Python."""
+    """The steps after which a name may be a function, with `names`, `missing` and `sure` as in `Needed`; `broken` is
+    the error of the first cell that binds something `missing` and is not Python."""
 
     steps: tuple[Step, ...]
     names: frozenset[str]
@@ -119,9 +119,9 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """One function of a file, compiled with all that it uses: data that another process of ours runs, where nothing is
-    parsed again. `ways` begin with the last definition, and `otherwise` is what to say where none gives a function.
-    In `cells`, which messages quote, lines of comments are empty: who hands in the same code hands in the same."""
+    """One function of a file, compiled with all that it uses: data that another process of ours runs without parsing it
+    again. `ways` begin with the last definition, and `otherwise` is the error if none gives a function. In `cells`,
+    which messages quote, lines of comments are empty, so that equal code gives equal data."""
 
     name: str
     file: str
@@ -131,9 +131,9 @@ class Extract:
     otherwise: SourceError
 
 
-@lru_cache(maxsize=1)  # one function is asked at several sizes
+@lru_cache(maxsize=1)  # one function is run at several sizes
 def extract(source: Source, name: str) -> Extract:
-    """Take the function `name` out of a source, without running any of it. SourceError where there is none."""
+    """Extract the function `name` from a source, without running any of it. SourceError if that cannot be read."""
     program = program_of(source.cells)
     if (broken := program.broken_after(name)) is not None:
         raise broken
@@ -155,13 +155,13 @@ def extract(source: Source, name: str) -> Extract:
 
 def _step(unit: Statement) -> Step:
     code = unit.names.code
-    # Version 2 writes equal code as equal bytes: later ones say which of its parts are one object.
+    # Version 2 writes equal code as equal bytes; later versions also record which parts are the same object.
     packed = marshal.dumps(code, 2) if isinstance(code, CodeType) else code or SyntaxError("this is no Python")
     return Step(packed, unit.cell, unit.node.lineno, frozenset(unit.names.gives))
 
 
 def run_extract(found: Extract) -> Callable[..., Any]:
-    """Return the function. This runs the student's code. SourceError where it cannot be had."""
+    """Return the function. This runs the student's code. SourceError if it cannot be loaded."""
     _importable(found.modules, found.file)
     for cell in found.cells:
         _remember(*cell)
@@ -180,14 +180,14 @@ def run_extract(found: Extract) -> Callable[..., Any]:
 
 
 def _run(way: Way, found: Extract) -> Any:
-    """Run the steps, and return what the name stands for then; None where it stands for nothing. What fails is left
-    out, as long as nothing that is needed lacks for it. SourceError where something does."""
+    """Run the steps, and return the value of the name; None if it has none. Steps that fail are skipped; SourceError if
+    a needed name is then missing."""
     namespace: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
-    if "display" in way.missing:  # a notebook has it
+    if "display" in way.missing:  # notebooks have it
         namespace["display"] = print
     failed: list[tuple[frozenset[str], SourceError]] = []
     for step in way.steps:
-        with redirect_stdout(StringIO()):  # its cell was run before, and has printed
+        with redirect_stdout(StringIO()):  # its cell ran and printed before
             error = _failure(step, namespace)
         if not failed and error is None:
             continue
@@ -205,7 +205,7 @@ def _run(way: Way, found: Extract) -> Any:
 
 
 def _remember(cell: str, text: str) -> None:
-    """Let a traceback and a message show the lines of a cell, which may lie in no file."""
+    """Let tracebacks and messages show the lines of a cell, which may be in no file."""
     linecache.cache[cell] = len(text), None, StringIO(text, newline="").readlines(), cell
 
 
@@ -224,7 +224,7 @@ def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:
             return None
         waiting.close()
         raise RuntimeError("at top level nothing waits for what takes time")
-    except SyntaxError as error:  # its own, or of a file that it imports
+    except SyntaxError as error:  # its own, or that of an imported file
         file = step.cell if error.filename in (None, "<unknown>") else error.filename
         return broken_line(file, error, linecache.getline(file, error.lineno or 0) or error.text or "")
     except (Exception, SystemExit) as error:
@@ -235,8 +235,8 @@ def _failure(step: Step, namespace: dict[str, Any]) -> SourceError | None:
 
 
 def _importable(modules: Sequence[Cell], file: str) -> None:
-    """Lets what came with a file be imported from now on, unless Python or an installed package has the name. What was
-    imported of an earlier file is forgotten."""
+    """Make a file's modules importable from now on, unless Python or an installed package has the name. Imports of an
+    earlier file's modules are undone."""
     for found in [one for one in sys.meta_path if isinstance(one, _HandedIn)]:
         sys.meta_path.remove(found)
         for name in [name for name, module in sys.modules.items() if getattr(module, "__loader__", None) is found]:
@@ -248,7 +248,7 @@ def _importable(modules: Sequence[Cell], file: str) -> None:
 
 
 class _HandedIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds a module among texts, in the folder of who imports it, or in one above."""
+    """Finds a module among texts, in the file's folder or one above."""
 
     def __init__(self, texts: dict[str, str], folders: Sequence[PurePath]) -> None:
         self._texts, self._folders = texts, folders

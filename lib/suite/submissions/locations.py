@@ -1,10 +1,10 @@
-"""Where the notebooks and the solutions lie, and a student's own copies: made where they are missing, kept up to date,
-never written over.
+"""Finds notebooks and solutions, and keeps a student's own copies: made if missing, updated, and never overwritten if
+they hold work.
 
-puzzles/pipelines/03_interleaved.ipynb is made from solutions/pipelines/interleaved.py, in a checkout or where a wheel
-is installed. The copies lie in my_puzzles/: beside puzzles/ in a checkout, else below the current folder, or where the
-variable PUZZLES_FOLDER says. A copy in which no line was changed follows the puzzle: to a new text, a new number, a new
-folder. A copy with a student's work in it moves, and its text is left as it is.
+puzzles/pipelines/03_interleaved.ipynb is made from solutions/pipelines/interleaved.py, in a checkout or in an
+installed wheel. The copies are in my_puzzles/: beside puzzles/ in a checkout, else below the current folder, or where
+the variable PUZZLES_FOLDER points. A copy without changes follows its puzzle to a new text, number or folder. A copy
+with a student's work moves, too, but keeps its text.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ from lib.suite.submissions.gap import untouched
 from lib.suite.submissions.statements import SourceError, code_cells, notebook_cells
 
 PAGES = ("index", "introduction", "gallery")
-"""The notebooks without a puzzle. They lie above the folders of the chapters, and are all numbered 00."""
+"""The notebooks without a puzzle. They are above the chapters' folders, and all have the number 00."""
 FOLDER = "my_puzzles"
 VARIABLE = "PUZZLES_FOLDER"
-FEW = 3  # so many notebooks are named one by one
+FEW = 3  # up to this many notebooks are named one by one
 MEMORY = ".given.json"
-"""What each copy was made from. Without it a copy that differs from today's puzzle counts as somebody's work."""
+"""What each copy was made from. Without it a copy that differs from today's puzzle counts as a student's work."""
 
 
 def is_checkout() -> bool:
-    """Return whether this is the repository itself, and not an installed wheel."""
+    """Tell whether this is the repository itself, not an installed wheel."""
     return (ROOT / "pyproject.toml").is_file()
 
 
 def home() -> Path:
-    """Return the folder that holds puzzles/ and solutions/: the repository's root, or what a wheel brings."""
+    """Return the folder that holds puzzles/ and solutions/: the repository's root, or a folder in the wheel."""
     return ROOT if is_checkout() else ROOT / "lib" / "_notebooks"
 
 
 def place_of(name: str) -> str:
-    """Return where the notebook of a puzzle or page lies below puzzles/ or solutions/, without its ending:
+    """Return the path of a puzzle's or page's notebook below puzzles/ or solutions/, without its ending:
     `basics/04_ddp`, `00_index`."""
     return f"00_{name}" if name in PAGES else PUZZLES[name].path
 
 
 def source_of(name: str) -> str:
-    """Return where the source of that notebook lies below solutions/: `basics/ddp.py`, `index.py`."""
+    """Return the path of that notebook's source below solutions/: `basics/ddp.py`, `index.py`."""
     return f"{name}.py" if name in PAGES else f"{PUZZLES[name].chapter}/{PUZZLES[name].notebook}.py"
 
 
 def notebook_in(folder: Path, name: str) -> Path:
-    """Return the notebook of a puzzle or page in such a folder as puzzles/."""
+    """Return the notebook of a puzzle or page in a folder like puzzles/."""
     return folder / f"{place_of(name)}.ipynb"
 
 
 def named(path: Path) -> str | None:
-    """Return the puzzle or page that a notebook is called after, by whatever number it had before."""
+    """Return the puzzle or page that a notebook is named after, even under an old number."""
     if (record := puzzle_of_file(path.stem)) is not None:
         return record.id
     return path.stem.removeprefix("00_") if path.stem in [f"00_{name}" for name in PAGES] else None
 
 
 def notebooks_below(folder: Path) -> list[Path]:
-    """Return the notebooks that lie in a folder, or in the folder of a chapter below it."""
+    """Return the notebooks in a folder, and in the chapters' folders below it."""
     folders: Sequence[Path] = [folder, *(folder / chapter for chapter in chapters())]
     return [path for one in folders for path in sorted(one.glob("[0-9]*_*.ipynb"))]
 
@@ -77,12 +77,12 @@ def reference(puzzle: str) -> Path:
 
 
 def is_source(path: Path) -> bool:
-    """Return whether a file is one of ours that notebooks are made from, which is called after its puzzle."""
+    """Tell whether a file is a source of ours for notebooks, which is named after its puzzle."""
     return (home() / "solutions").resolve() in path.resolve().parents
 
 
 def shown(path: Path) -> str:
-    """Return a path as one would type it: from the current folder where it lies below that."""
+    """Return a path as you would type it: relative to the current folder if it is below."""
     try:
         return str(path.resolve().relative_to(Path.cwd().resolve()))
     except ValueError:
@@ -90,7 +90,7 @@ def shown(path: Path) -> str:
 
 
 def yours(current: Path) -> Path:
-    """Return the folder of a student's copies, seen from the folder `current`, whether it is there or not."""
+    """Return the folder of a student's copies, seen from the folder `current`, whether it exists or not."""
     if told := os.environ.get(VARIABLE):
         return Path(told)
     if is_checkout():
@@ -100,19 +100,19 @@ def yours(current: Path) -> Path:
 
 
 def mine(puzzle: str, folder: Path) -> Path:
-    """Return the notebook of a puzzle in a folder, whatever number it has there; else where it would be. Of a puzzle
-    that is part of another it may be one of its own, of before."""
+    """Return the notebook of a puzzle in a folder, whatever its number there; else the path that it would have. A
+    puzzle that is part of another may still have an older notebook of its own."""
     there = _by_name(folder)
     return there.get(puzzle) or there.get(PUZZLES[puzzle].notebook) or notebook_in(folder, puzzle)
 
 
 def notebook_of(puzzle: str) -> Path:
-    """Return the student's own notebook of a puzzle. In a checkout it is made if it is missing."""
+    """Return the student's own notebook of a puzzle. In a checkout it is made if missing."""
     return mine(puzzle, _own_folder())
 
 
 def located(path: Path) -> Path:
-    """Return a notebook as a student names it: that file; or, of a name that it has or had, the student's own copy."""
+    """Find a notebook by the path that a student gave: that file, or the own copy that has or had this name."""
     name = named(path) if path.suffix == ".ipynb" else None
     above = path.parts[:-1]
     above = above[1:] if above[:1] in ((FOLDER,), ("puzzles",)) else above
@@ -127,12 +127,12 @@ def _own_folder() -> Path:
 
 
 def is_edition(path: Path) -> bool:
-    """Return whether a file is one of those that the copies are made from, and not meant to be worked in."""
+    """Tell whether a file is an edition that copies are made from, not meant to be worked in."""
     return is_checkout() and path.resolve() in [edition.resolve() for edition in _editions().values()]
 
 
 def is_worked_on(text: str, path: Path) -> bool:
-    """Return whether a gap of a student's notebook holds more than its stub. `path` says what it is called."""
+    """Tell whether a gap of a student's notebook holds more than its stub. `path` gives its name."""
     code = "\n".join(code_cells(path.name, text))
     gaps = re.findall(r'raise NotSolved\("(\w+)"\)', code)
     return not all(untouched(code, puzzle) for puzzle in gaps) or not (gaps or puzzle_of_file(path.stem) is None)
@@ -145,8 +145,8 @@ def _editions() -> dict[str, Path]:
 
 
 def _by_name(folder: Path) -> dict[str, Path]:
-    """The notebooks of a folder by the puzzle or page that each is called after, also where they have a number or a
-    place of before. Of several it is the one that is where it belongs today."""
+    """The notebooks of a folder by the puzzle or page they are named after, even under an old number or in an old
+    place. Of several the one that is in today's place wins."""
     found: dict[str, Path] = {}
     for path in notebooks_below(folder):
         if (name := named(path)) is not None and found.get(name) != notebook_in(folder, name):
@@ -158,7 +158,7 @@ def _by_name(folder: Path) -> dict[str, Path]:
 
 
 class Given(NamedTuple):
-    """The edition that a copy was made from: the digest of the file, and that of what stands in its cells."""
+    """The edition that a copy was made from: the digests of its file and of its cells."""
 
     file: str
     cells: str
@@ -166,8 +166,8 @@ class Given(NamedTuple):
 
 @dataclass
 class Workplace:
-    """The folder, and the names of the copies in it that were just made, brought up to date, given their new number, or
-    left as they are although their puzzle is a newer one."""
+    """The folder, and its copies that were just made, brought up to date, renamed, or left alone although their puzzle
+    has changed."""
 
     folder: Path
     made: list[str] = field(default_factory=list[str])
@@ -176,7 +176,7 @@ class Workplace:
     kept: list[str] = field(default_factory=list[str])
 
     def news(self) -> Iterator[str]:
-        """Yield what a student ought to know of that."""
+        """Yield what a student should know about that."""
         if self.made:
             what = "your copies of the notebooks" if len(self.made) > 1 else self.made[0]
             yield f"Made {what} in {shown(self.folder)}: work there, they are yours."
@@ -193,8 +193,8 @@ class Workplace:
 
 
 def prepared(current: Path) -> Workplace:
-    """Make the student's copies that are missing, and have those without work in them follow their puzzle. Raises
-    SourceError where there is nothing to copy, and OSError where the folder cannot be written."""
+    """Make the student's missing copies, and update those without work in them. Raises SourceError if there is nothing
+    to copy, and OSError if the folder cannot be written."""
     editions = _editions()
     if not editions:
         raise SourceError("there are no notebooks yet: make them with `puzzles build`")
@@ -211,9 +211,9 @@ def prepared(current: Path) -> Workplace:
 
 
 def _followed(name: str, edition: Path, copy: Path | None, known: Given | None, place: Workplace) -> Given | None:
-    """Makes the copy of one notebook, or has it follow, and gives what it was made from; None where it is not known."""
+    """Make or update the copy of one notebook, and return what it was made from; None if that is unknown."""
     text = edition.read_text("utf-8")
-    # An edition in which somebody has worked, as one could, is theirs too: its copy is never replaced.
+    # An edition that somebody has worked in, as is possible, is theirs, too: it never replaces a copy.
     new = None if is_worked_on(text, edition) else Given(_digest(text), _cells(edition, text))
     target = notebook_in(place.folder, name)
     where = target.relative_to(place.folder).as_posix()
@@ -230,11 +230,11 @@ def _followed(name: str, edition: Path, copy: Path | None, known: Given | None, 
         old = copy.read_text("utf-8")
         cells = _cells(copy, old)
     except (SourceError, UnicodeDecodeError):
-        return known  # in the middle of being saved, or no notebook any more: theirs in any case
+        return known  # just being saved, or no notebook any more: theirs in any case
     if old == text:
         return new
     if cells == new.cells and (known is None or _digest(old) != known.file):
-        return new  # the same lines, which somebody has run
+        return new  # the same lines, only run
     if known is None or cells != known.cells:
         place.kept.append(where)
         return known
@@ -248,12 +248,12 @@ def _digest(text: str) -> str:
 
 
 def _cells(path: Path, text: str) -> str:
-    """The digest of what stands in the cells of a notebook, without what came out of them."""
+    """The digest of a notebook's cells, without their outputs."""
     return _digest(json.dumps(notebook_cells(path.name, text)))
 
 
 def _read(file: Path) -> dict[str, Given]:
-    """Read what is remembered: nothing of a file that is not there or damaged, nor of a damaged entry."""
+    """Read what is remembered; ignore a missing or damaged file, and damaged entries."""
     try:
         found: Any = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError):

@@ -1,10 +1,10 @@
-"""What a function needs: the statements at top level that give what it uses, and what that uses, and nothing else.
+"""Finds what a function needs: the top-level statements that bind what it uses, directly or indirectly, and no others.
 
-A statement is needed if it binds a name that is used, or changes what such a name stands for (`table[3] = 4`,
-`rows.append(x)`, a call of a function that does). All that are needed run in their order, so that each name stands for
-what it did when the source last called the function: what comes after that is not looked at, or, where the source never
-calls it, at its end. It is not followed which of several bindings of a name reaches where: to run one that is
-overwritten does no harm, as what fails is left out (see `load.py`).
+A statement is needed if it binds a name that is used, or changes the value of such a name (`table[3] = 4`,
+`rows.append(x)`, a call of a function that does). All needed statements run in order, so that each name has the value
+that it had when the source last called the function (later statements are ignored), or, if the source never calls it,
+at the end. Which of several bindings of a name reaches where is not analysed: running one that is overwritten does no
+harm, as failures are skipped (see `load.py`).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from lib.suite.submissions.statements import DEFINITIONS, Broken, SourceError, S
 
 MOST_STATEMENTS = 5_000  # at top level: the sources of all puzzles together have 900
 OURS = ("lib", "drawing")
-GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # what of ours gives a function when it is called
+GIVE_FUNCTIONS = frozenset({"schedule", "stages", "solution_of"})  # ours that return a function
 RUN_BY_NAME = frozenset({"check", "check_function", "compare", "draw", "goal", "predict", "review", "simulate"})
-"""What `from lib import *` brings and no function uses."""
+"""Names from `from lib import *` that no function uses."""
 WORD = re.compile(r"\w+")
 IMPORTS = (ast.Import, ast.ImportFrom)
 COMPOUND = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match)
-"""The statements with others in them that are run at once."""
+"""Statements that contain others and run them at once."""
 T = TypeVar("T", bound=ast.AST)
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """The statements to run so that a name is the function, in order. `sure`: it is one, whatever comes of running it.
-    `names` are those that must be there in the end; `missing` those of them that nothing gives."""
+    """The statements to run to make a name the function, in order. `sure`: the name is a function, however the run
+    goes. `names` must exist in the end; `missing` are those of them that nothing binds."""
 
     statements: tuple[Statement, ...]
     names: frozenset[str]
@@ -44,8 +44,8 @@ class Needed:
 
 
 class Program:
-    """The statements at top level of a source, and who gives, takes and changes which names. SourceError for code that
-    is nested too deep, or longer than anybody writes."""
+    """The top-level statements of a source, and which of them bind, use and change which names. SourceError for code
+    that is nested too deeply, or unreasonably long."""
 
     def __init__(self, statements: Sequence[Statement], broken: Sequence[Broken] = ()) -> None:
         if len(statements) > MOST_STATEMENTS:
@@ -58,7 +58,7 @@ class Program:
             for one in statements:
                 paths = import_paths(one.node) if isinstance(one.node, IMPORTS) else {}
                 self._ours |= {name: path for name, path in paths.items() if path.partition(".")[0] in OURS}
-            self.units = [  # a compound one without what only runs something in it
+            self.units = [  # compound ones without the parts that only run something
                 Statement(pruned(one.node, self._only_runs), one.cell) if isinstance(one.node, COMPOUND) else one
                 for one in statements
             ]
@@ -71,28 +71,28 @@ class Program:
             raise SourceError("this code is nested too deep to be read") from None
 
     def definition(self, name: str) -> tuple[ast.stmt, str] | None:
-        """Return the last statement that makes a name a function, and its cell; None where none does."""
+        """Return the last statement that makes a name a function, and its cell; None if none does."""
         for unit in (self.units[place] for place in self._candidates(name)):
             return next((node for node in unit.definitions() if node.name == name), unit.node), unit.cell
         return None
 
     def broken_after(self, name: str) -> SourceError | None:
-        """Return the error of a cell that is no Python, and yet defines a name after all else that does."""
+        """Return the error of the last cell that is not Python, yet defines a name after all valid definitions."""
         last = next(self._candidates(name), -1)
         defines = re.compile(rf"^[ \t]*(async[ \t]+)?(def|class)[ \t]+{re.escape(name)}\b", re.MULTILINE)
         wrong = [one.error for one in self.broken if one.before > last and defines.search(one.text)]
         return wrong[-1] if wrong else None
 
     def broken_that_gives(self, names: frozenset[str]) -> SourceError | None:
-        """Return the error of the first cell that is no Python, and has one of some names at the beginning of a line,
-        or after one other word."""
+        """Return the error of the first cell that is not Python, and has one of `names` as the first or second word of
+        a line."""
         for one in self.broken if names else ():
             if any(word in names for line in one.text.split("\n") for word in WORD.findall(line)[:2]):
                 return one.error
         return None
 
     def needed(self, name: str) -> Iterator[Needed]:
-        """Yield what each of the statements needs that may make a name a function, the last of them first."""
+        """Yield what is needed for each statement that may make a name a function, the last first."""
         for place in self._candidates(name):
             yield self._needed(name, place)
 
@@ -109,12 +109,12 @@ class Program:
         return isinstance(node.value, kinds)
 
     def is_run(self, name: str) -> bool:
-        """Tell whether a name is something of ours that has no place in a function: `simulate`, `draw`, `check`."""
+        """Tell whether a name is one of ours that does not belong in a function: `simulate`, `draw`, `check`."""
         last = self._ours.get(name, name if name in RUN_BY_NAME - self._given else "lib").rpartition(".")[2]
         return last not in GIVE_FUNCTIONS and not last[:1].isupper() and last not in OURS
 
     def _only_runs(self, node: ast.stmt) -> bool:
-        """Tell whether a statement in a compound one is there to run or show something: no name needs it."""
+        """Tell whether a statement in a compound one only runs or shows something: no name needs it."""
         if isinstance(node, (*COMPOUND, *DEFINITIONS)):
             return False
         calls = {root(one.func) or "" for one in ast.walk(node) if isinstance(one, ast.Call)}
@@ -122,7 +122,7 @@ class Program:
         return unknown or any(map(self.is_run, calls))
 
     def _runs(self, names: Iterable[str]) -> bool:
-        """Tell whether functions, or those that they use, call what of ours runs a schedule or shows something."""
+        """Tell whether functions, or those that they use, call ours that run a schedule or show something."""
         seen, todo = set[str](), [*names]
         while todo:
             if (name := todo.pop()) not in seen:
@@ -133,7 +133,7 @@ class Program:
         return False
 
     def _needed(self, target: str, place: int) -> Needed:
-        # What a function uses is what there is where the source last calls it, or hands it on.
+        # A function uses what exists when the source last calls it, or passes it on.
         calls = (at for at, unit in enumerate(self.units) if target in unit.names.calls or target in unit.names.hands)
         end = max(
             (at for at in calls if at > place and target not in self.units[at].names.gives), default=len(self.units)
@@ -147,7 +147,7 @@ class Program:
                 todo.extend((name, must) for name in sorted(unit.now | unit.later))
 
         def change(name: str) -> None:
-            """Take what calls a function that changes something, and what calls those that do."""
+            """Take calls of a function that changes something, and of functions that call it."""
             for at in self._users.get(name, ()) if name not in changers else ():
                 unit = self.units[at].names
                 if name in unit.later:
@@ -169,7 +169,7 @@ class Program:
                 continue
             names[name] = names.get(name, False) or must
             givers = self._givers.get(name, [])
-            # One in a cell below may have been run before.
+            # A cell further down may have been run earlier.
             before = [at for at in givers if at < (place if name == target else end)] or (
                 [] if name == target else givers
             )
@@ -193,20 +193,20 @@ class Program:
         return Needed(kept, frozenset(name for name, must in names.items() if must), lacking, sure)
 
     def _changes(self, place: int, name: str, target: str) -> bool:
-        """Tell whether a statement may change what a name stands for; none that runs the function does."""
+        """Tell whether a statement may change the value of a name; one that runs the function does not count."""
         unit = self.units[place]
         if target in unit.names.now - unit.names.gives or any(map(self.is_run, unit.names.calls)):
             return False
         if name in unit.names.touches:
             return name not in self._ours  # a call of what we import, such as PhysicalBatch.filled, changes nothing
-        # It is given to a function of the source's own, or of a module.
+        # It is passed to one of the source's own functions, or a module's.
         handed = name in unit.names.hands and isinstance(unit.node, ast.Expr)
         own = unit.names.calls.intersection(self._given)
         return handed and bool(own) and not self._runs(own)
 
 
 def pruned(node: T, drops: Callable[[ast.stmt], bool]) -> T:
-    """Return a copy of a compound statement without the simple ones in it that are dropped."""
+    """Return a copy of a compound statement without those inside that `drops` selects."""
     made = copy.copy(node)
     for name, block in ast.iter_fields(node):
         match block:
@@ -221,7 +221,7 @@ def pruned(node: T, drops: Callable[[ast.stmt], bool]) -> T:
 
 
 def import_paths(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
-    """Return what an import gives, by name, as paths with dots."""
+    """Return what an import binds, by name, as dotted paths."""
     if isinstance(node, ast.ImportFrom):
         above = f"{'.' * node.level}{node.module or ''}"
         return {alias.asname or alias.name: f"{above}.{alias.name}" for alias in node.names}

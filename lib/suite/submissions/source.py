@@ -1,9 +1,9 @@
-"""A submission as text: its cells, which puzzles it answers, and one function of it with what that uses.
+"""A submission as text: its cells, the puzzles it answers, and the normal form of one function with what it uses.
 
-The normal form of a function and of what it uses is equal for code that differs in what a copy is changed in first.
-Names that the source gives are numbers, in the order in which a statement comes across them, and statements at top
-level are sorted. Layout, comments, docstrings, annotations, what is printed and what is asserted are left out, and so
-is how something is imported. Names that the course gives (`model.forward`), texts, numbers and the order remain.
+The normal form ignores what people first change in a copy. Names that the source binds become numbers, in the order
+of their first use in each statement, and top-level statements are sorted. Layout, comments, docstrings, annotations,
+prints and asserts are left out, and so is the form of imports. Names that the course gives (`model.forward`), strings,
+numbers and the order remain.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ TEXT = re.compile(r"""\b(?:puzzle[ \t]*=[ \t]*|NotSolved\([ \t]*)["'](\w+)["']""
 
 
 class State(NamedTuple):
-    """A state by its word, which is the same everywhere, with a sign that stands for it and what it means. `judged`:
-    there was a function to judge."""
+    """A state: its word, which is the same everywhere, its sign, and what it means. `judged`: there was a function to
+    judge."""
 
     word: str
     sign: str
@@ -52,15 +52,15 @@ class State(NamedTuple):
 
 
 STATES: Final = {word: State(word, **row) for word, row in table("lib.suite.submissions", "states").items()}
-"""From good to bad."""
+"""The states, from good to bad."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The code of a submission, as text: none of it has run.
+    """The code of a submission, as text that has not run.
 
-    `cells` are (what errors call it, text): a .py is one cell, a notebook has one for each code cell. `modules` are
-    other .py files handed in with it, (relative path, text), which it may import. `name` is the file's.
+    `cells` are (name in errors, text): a .py is one cell, a notebook has one for each code cell. `modules` are other
+    .py files handed in with it, (relative path, text), which it may import. `name` is the file's name.
     """
 
     cells: tuple[Cell, ...]
@@ -69,7 +69,7 @@ class Source:
 
     @classmethod
     def of(cls, name: str, text: str) -> Source:
-        """Read the text of a .py or .ipynb, by the ending of its name. SourceError where it is neither."""
+        """Read the text of a .py or .ipynb, by the ending of its name. SourceError if it is neither, or has no code."""
         suffix, file = PurePath(name).suffix, PurePath(name).name
         if suffix not in (".py", ".ipynb"):
             raise SourceError(f"{file} is neither a notebook (.ipynb) nor Python (.py)")
@@ -83,8 +83,8 @@ class Source:
         return cls(tuple((f"{name}, code cell {number}", cell) for number, cell in enumerate(cells, 1)), name=name)
 
     def puzzles(self, among: Collection[str] = PUZZLES) -> tuple[str, ...]:
-        """Return those of some puzzles whose function it defines, in their order: also in a cell that is no Python.
-        What names none of them is not parsed."""
+        """Return those of `among` whose function it defines, in order, even in a cell that is not Python. A source that
+        names none of them is not parsed."""
         texts = [text for _, text in self.cells] if sum(len(text) for _, text in self.cells) <= MOST_TEXT else []
         words = {word for text in texts for word in WORD.findall(normalize("NFKC", text))}  # as Python reads names
         named = [puzzle for puzzle in among if puzzle in words]
@@ -103,12 +103,12 @@ class Source:
         return not isinstance(node, FUNCTIONS) or required(node) == _taken(puzzle)
 
     def spoken_of(self) -> frozenset[str]:
-        """Return the puzzles whose notebook it has text of: a stub, or a call about one."""
+        """Return the puzzles whose notebooks' text it contains: a stub, or a call that names one."""
         return frozenset(name for _, text in self.cells for name in TEXT.findall(text))
 
     def instead_of(self, puzzle: str) -> str:
-        """Say what stands where the function of a puzzle should be: for a source that does not answer the puzzle.
-        SourceError where it cannot be read."""
+        """Say what a source that does not answer a puzzle has instead of its function. SourceError if it cannot be
+        read."""
         program = program_of(self.cells)
         if (found := program.definition(puzzle)) is not None:
             where = f"`{puzzle}` ({_place(*found)})"
@@ -116,7 +116,7 @@ class Source:
                 return f"{where} takes {counted(required(found[0]), 'argument')}, and is given {_taken(puzzle)}"
             if isinstance(found[0], IMPORTS):
                 return f"{where} is imported from what was not handed in"
-        # What is meant is likely called after the puzzle, or handed to a call about it.
+        # The function meant is likely named after the puzzle, or passed to a call that names it.
         call = re.compile(rf"""\b(\w{{1,100}})[ \t]*,[ \t]*puzzle[ \t]*=[ \t]*["']{puzzle}["']""")
         handed = {name for _, text in self.cells for name in call.findall(text)}
         every = [(node.name, node, unit.cell) for unit in program.units for node in unit.definitions()]
@@ -127,20 +127,20 @@ class Source:
         return f"it has {', '.join(names[:3])}{more}" if names else "it has no function at all"
 
     def untouched(self, puzzle: str) -> bool:
-        """Return whether the gap of a puzzle, where its function was defined last, still holds its stub."""
+        """Tell whether the gap of a puzzle, in the last definition of its function, still holds its stub."""
         try:
             node, cell = program_of(self.cells).definition(puzzle) or (None, "")
         except SourceError:
             return False
         if not isinstance(node, FUNCTIONS):
             return False
-        # With the line below the last statement: the marker at the end.
+        # Include the line below the last statement: the end marker.
         lines = dict(self.cells)[cell].split("\n")[node.lineno - 1 : (node.end_lineno or 0) + 1]
         return gap.untouched("\n".join(lines), puzzle)
 
     def normalised(self, puzzle: str) -> str:
-        """Digest the normal form of a puzzle's function and of what it uses; of a module that was handed in, of all of
-        it. "" if it cannot be read."""
+        """Digest the normal form of a puzzle's function and of what it uses, including all of each handed-in module it
+        imports. "" if it cannot be read."""
         try:
             if (needed := next(program_of(self.cells).needed(puzzle), None)) is None:
                 return ""
@@ -158,12 +158,12 @@ class Source:
 
 
 def _place(node: ast.stmt, cell: str) -> str:
-    """Say where a statement stands: its cell, if there are several, and its line."""
+    """Say where a statement is: its cell, if there are several, and its line."""
     cell = cell.rpartition(", ")[2]
     return f"{cell}, line {node.lineno}" if cell.startswith("code cell ") else f"line {node.lineno}"
 
 
-@lru_cache(maxsize=10)  # what one student has handed in is read, and then judged
+@lru_cache(maxsize=10)  # a student's files are read, and then judged
 def program_of(cells: tuple[Cell, ...]) -> Program:
     return Program(*statements(cells))
 
@@ -180,7 +180,7 @@ def _taken(puzzle: str) -> int:
 
 
 class _Writer:
-    """Writes statements in their normal form. Names that the source binds get numbers, anew in each statement."""
+    """Writes statements in normal form. Names that the source binds get numbers, starting over in each statement."""
 
     def __init__(self, nodes: Sequence[ast.stmt], handed_in: set[str]) -> None:
         self._numbers: dict[str, str] = {}
@@ -206,13 +206,13 @@ class _Writer:
         self._keywords = arguments | attributes
 
     def text(self, statement: ast.stmt) -> str:
-        """Return the normal form of one statement at top level: each node is its kind, and what it is made of."""
+        """Return the normal form of one top-level statement: each node as its kind and its parts."""
         self._numbers = {}
         return self._written(statement)
 
     def _written(self, part: Any, known: Collection[str] = ()) -> str:
-        """A node, a list of them, or what else stands in one, such as a name: it gets a number if it is one of those
-        that are `known`. "" for a statement that is left out."""
+        """The text of a node, a list of them, or another field, such as a name, which gets a number if it is `known`.
+        "" for a statement that is left out."""
         if isinstance(part, list):
             return f"[{','.join(text for one in cast('list[Any]', part) if (text := self._written(one)))}]"
         if isinstance(part, str):
@@ -221,7 +221,7 @@ class _Writer:
         match part if isinstance(part, (ast.stmt, ast.Name, ast.Attribute, ast.Constant)) else None:
             case ast.Constant(value):
                 return repr(value)
-            case ast.Name(name):  # `floor`, `math.floor` and `m.floor` are one text
+            case ast.Name(name):  # `floor`, `math.floor` and `m.floor` become the same text
                 return self._paths.get(name) or self._written(name, self._known["id"])
             case ast.Attribute(value, name):
                 return f"{self._written(value)}.{self._written(name, self._known['attr'])}"

@@ -1,4 +1,4 @@
-"""From the text of cells to statements, and from a statement to the names that it gives and takes.
+"""Parses the text of cells into statements, and finds the names that a statement binds and uses.
 
 A notebook's own commands are left out, and code that is not Python is set aside.
 """
@@ -22,37 +22,37 @@ from typing import Any, cast
 
 from lib.suite.submissions.gap import CELL, parse
 
-MOST_TEXT = 2_000_000  # characters that are read: the sources of all puzzles with their texts have a quarter of that
-MOST_CODE = 250_000  # characters of lines that are no comments: those sources have 150,000
-MOST_CELLS = 5_000  # each is parsed by itself, also one in which nothing stands
+MOST_TEXT = 2_000_000  # characters that are read: the sources of all puzzles, with their texts, have a quarter of that
+MOST_CODE = 250_000  # characters outside comment lines: those sources have 150,000
+MOST_CELLS = 5_000  # each is parsed by itself, even if empty
 LONGEST = 160  # characters of a line that a message shows
-SHORT = 2_000  # characters of a cell that stays known when it has been read
+SHORT = 2_000  # most characters of a cell whose parse is cached
 PACKED = re.compile(r"[\s#]*[A-Za-z0-9+/=]{76,}\s*")
-"""A line of packed bytes, also one that somebody has indented, or made a comment."""
+"""A line of packed bytes, even if indented or commented out."""
 RUN_PYTHON = frozenset({"capture", "debug", "mprun", "memit", "prun", "python", "python3", "time", "timeit"})
-"""The cell magics (`%%time`) below which Python stands."""
+"""The cell magics (`%%time`) that are followed by Python."""
 COMMAND = re.compile(r"(\s*)(?:%time\b\s*(?P<timed>[^-\s].*)|[%!?].*)")
 FROM_COMMAND = re.compile(r"(\s*[^\s#'\"=!%][^#'\"=!]*=)\s*(?:!|%[a-zA-Z]).*")
 QUESTION = re.compile(r"(\s*)(?:[^\s#'\"][^#'\"]*)?\?{1,2}\s*")
-MOST_COMMANDS = 50  # in a cell: for each it is parsed once more
+MOST_COMMANDS = 50  # in a cell: each costs another parse
 FLAGS = __future__.annotations.compiler_flag | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-"""As in a notebook's cell; and annotations may name what was left out."""
+"""As in a notebook's cell, except that annotations may use names that were left out."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that nobody has to call
+AT_ONCE = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})  # functions that run without a call
 LOADS = {dis.opmap[name]: 0 for name in ("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS") if name in dis.opmap}
 LOADS[dis.opmap["LOAD_GLOBAL"]] = 1
-"""The steps that take a name, and by how many bits its number is shifted."""
+"""The instructions that load a name, and by how many bits its index is shifted."""
 STORES = {dis.opmap[f"{do}_{where}"]: where for do in ("STORE", "DELETE") for where in ("NAME", "GLOBAL")}
-PYTHONS = frozenset({"__annotations__", "__name__"})  # names that Python gives and takes itself
+PYTHONS = frozenset({"__annotations__", "__name__"})  # names that Python binds and uses itself
 
-Cell = tuple[str, str]  # what errors call it, and its text
+Cell = tuple[str, str]  # its name in errors, and its text
 
 
 class SourceError(ValueError):
-    """A file that is not there, is no notebook or Python, or does not define the function asked for. `state` is the one
-    of what was handed in so (see `lib.suite.submissions.source`)."""
+    """A file that does not exist, is no notebook or Python, or does not define the function asked for. `state` is that
+    of such a submission (see `lib.suite.submissions.source`)."""
 
     def __init__(self, message: str, state: str = "unreadable") -> None:
         super().__init__(message)
@@ -61,22 +61,22 @@ class SourceError(ValueError):
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement at top level, and the cell that it stands in."""
+    """A top-level statement, and its cell."""
 
     node: ast.stmt
     cell: str
 
     @cached_property
     def names(self) -> Names:
-        """Return the names that it gives and takes; RecursionError where it is nested too deep. Python's own compiler
-        says which names are whose."""
+        """Return the names that it binds and uses; RecursionError if it is nested too deeply. Python's own compiler
+        resolves their scopes."""
         node = self.node
         names = Names(star=isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 names.code = code = compile(ast.Module([node], []), self.cell, "exec", FLAGS, dont_inherit=True)
-        except SyntaxError as error:  # `break` without its loop; or a mistake, which is reported where it is run
+        except SyntaxError as error:  # `break` without its loop; or a mistake, reported when it runs
             names.gives.update(bound(node))
             names.code = error
             return names
@@ -101,7 +101,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A cell, or a part of one, that is no Python. `before` is how many statements come before it."""
+    """A cell, or a part of one, that is not Python. `before` is the number of statements before it."""
 
     text: str
     before: int
@@ -109,12 +109,12 @@ class Broken:
 
 
 def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
-    """Return the cells of a notebook, whose file holds `text`: the kind of each, and its source. SourceError where it
-    is none."""
+    """Return the cells of a notebook, whose file holds `text`: the kind of each, and its source. SourceError if it is
+    none."""
     why = "is not a notebook: it has no list of cells with their sources"
     try:
         data = json.loads(text, strict=False)
-        sheets = [data] if "cells" in data else data["worksheets"]  # of format 3, in which a source is an input
+        sheets = [data] if "cells" in data else data["worksheets"]  # format 3, which calls a source `input`
         every = [cell for sheet in sheets for cell in sheet["cells"]]
         cells: list[tuple[Any, Any]] = [(one["cell_type"], one.get("source", one.get("input"))) for one in every]
         if all(isinstance(source, str | list) for _, source in cells):
@@ -132,14 +132,13 @@ def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
 
 
 def code_cells(name: str, text: str) -> list[str]:
-    """Return the sources of the code cells of a notebook, without a package in it. SourceError where it is none."""
+    """Return the sources of a notebook's code cells, without a package in it. SourceError if it is no notebook."""
     return [without_package(source) for kind, source in notebook_cells(name, text) if kind == "code"]
 
 
 def without_package(text: str) -> str:
-    """Return a text with empty lines for the package that a notebook for Colab brings along
-    (`lib.suite.course.exports`): for packed bytes, line after line, if they are more than anybody writes. Nothing
-    can hide there: what is left out of the text is not run either."""
+    """Blank out the package in a notebook for Colab (`lib.suite.course.exports`): runs of lines of packed bytes, longer
+    than anybody would type. Nothing can hide there: what is blanked out is not run either."""
     if len(text) <= MOST_CODE:
         return text
     kept: list[str] = []
@@ -150,7 +149,7 @@ def without_package(text: str) -> str:
 
 
 def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
-    """Return the statements of all cells, and the cells that are no Python. SourceError for too much code."""
+    """Return the statements of all cells, and the cells that are not Python. SourceError for too much code."""
     found: list[Statement] = []
     broken: list[Broken] = []
     room, code = MOST_TEXT, MOST_CODE
@@ -164,7 +163,7 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
         if room < 0 or code < 0:
             raise SourceError(f"{file} has more than {MOST_CODE:,} characters of code, so nobody reads it")
         for piece, part in (_pieces if len(text) > SHORT else _known)(name, tidy(text)):
-            if isinstance(part, SourceError):  # where it is raised it takes hold of much, so that each has its own
+            if isinstance(part, SourceError):  # a raised error keeps much alive, so make a new one
                 broken.append(Broken(piece, len(found), SourceError(str(part))))
             else:
                 found += part
@@ -172,18 +171,18 @@ def statements(cells: Iterable[Cell]) -> tuple[list[Statement], list[Broken]]:
 
 
 def broken_line(cell: str, error: SyntaxError, line: str) -> SourceError:
-    """Return the error of a line that is no Python."""
+    """Return the error for a line that is not Python."""
     return SourceError(f"{PurePath(cell).name}, line {error.lineno}: {error.msg}: {line.strip()[:LONGEST]}")
 
 
 def tidy(text: str) -> str:
-    """Return a text with the ends of lines that Python writes, and whole characters alone."""
+    """Return a text with Python's line ends, and without lone surrogates."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     return re.sub("[\ud800-\udfff]", "\ufffd", text)
 
 
 def _pieces(name: str, text: str) -> list[tuple[str, list[Statement] | SourceError]]:
-    """A cell as a whole; or, where it is no Python, the parts of it that `# %%` marks, each with its statements."""
+    """A whole cell; or, if it is not Python, its parts as marked by `# %%`, each with its statements."""
     whole = _parsed(name, text)
     lines = text.split("\n")
     marks = [n for n, line in enumerate(lines) if CELL.match(line)] if isinstance(whole, SourceError) else []
@@ -194,14 +193,14 @@ def _pieces(name: str, text: str) -> list[tuple[str, list[Statement] | SourceErr
 
 
 _known = lru_cache(maxsize=256)(_pieces)
-"""Most cells of a notebook are the same for a whole class: they are read once."""
+"""Caches cells, as most are the same for a whole class."""
 
 
 def _parsed(name: str, text: str, above: int = 0) -> list[Statement] | SourceError:
-    """The statements of a text, or why it has none. `above` is how many lines stand above it."""
+    """The statements of a text, or why it has none. `above` is the number of lines above it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # such as that of an escape that is none: it is not ours to say
+            warnings.simplefilter("ignore")  # invalid escapes and the like are not our business
             try:
                 tree = parse(text, name)
             except SyntaxError:
@@ -214,7 +213,7 @@ def _parsed(name: str, text: str, above: int = 0) -> list[Statement] | SourceErr
         return broken_line(name, error, lines[number - 1] if 0 < number <= len(lines) else error.text or "")
     except (RecursionError, MemoryError):
         why = "it is nested too deep"
-    except (ValueError, OverflowError) as error:  # a null character, half a character
+    except (ValueError, OverflowError) as error:  # a null character, a lone surrogate
         why = str(error)[:LONGEST]
     return SourceError(f"{PurePath(name).name} cannot be read: {why}")
 
@@ -223,8 +222,8 @@ def _parsed(name: str, text: str, above: int = 0) -> list[Statement] | SourceErr
 
 
 def _parsed_as_notebook(text: str, name: str) -> ast.Module:
-    """The tree of a notebook's cell in which `%magic`, `!command` and `help?` are `pass`: lines keep their numbers.
-    Where such a line may begin a statement is where Python's own parser stops at it."""
+    """The tree of a notebook's cell, with `pass` for `%magic`, `!command` and `help?`: lines keep their numbers.
+    Python's own parser stops at such a line where it begins a statement."""
     lines = text.split("\n")
     first = next((n for n, line in enumerate(lines) if line.strip() and not line.lstrip().startswith("#")), 0)
     if magic := re.match(r"\s*%%(\w*)", lines[first]):
@@ -233,17 +232,17 @@ def _parsed_as_notebook(text: str, name: str) -> ast.Module:
         lines[first] = ""
         first = next((n for n in range(first, len(lines)) if lines[n].strip()), first)
     indent = lines[first][: len(lines[first]) - len(lines[first].lstrip())]
-    lines = [line.removeprefix(indent) for line in lines]  # a notebook takes a cell that is indented as a whole
+    lines = [line.removeprefix(indent) for line in lines]  # a notebook accepts a cell that is indented as a whole
     for _ in range(MOST_COMMANDS):
         try:
             return parse("\n".join(lines), name)
         except SyntaxError as error:
             at = (error.lineno or 0) - 1
-            while 0 < at < len(lines) and lines[at - 1].endswith("\\"):  # a part of the line above
+            while 0 < at < len(lines) and lines[at - 1].endswith("\\"):  # a continuation of the line above
                 at -= 1
             if not 0 <= at < len(lines) or (plain := _command(lines[at])) is None:
                 raise
-            while lines[at].endswith("\\") and at + 1 < len(lines):  # it goes on in the next line
+            while lines[at].endswith("\\") and at + 1 < len(lines):  # it continues on the next line
                 lines[at], at, plain = plain, at + 1, ""
             lines[at] = plain
     raise SyntaxError(f"there are more than {MOST_COMMANDS} commands of a notebook in a cell", (name, 1, 1, lines[0]))
@@ -260,7 +259,7 @@ def _command(line: str) -> str | None:
 
 
 def _unscripted(node: ast.stmt) -> list[ast.stmt]:
-    """The statements of a cell that nbconvert wrote as get_ipython().run_cell_magic("time", "", "..."): its own."""
+    """The statements inside a cell that nbconvert wrote as get_ipython().run_cell_magic("time", "", "...")."""
     match node:
         case ast.Expr(
             ast.Call(
@@ -276,17 +275,17 @@ def _unscripted(node: ast.stmt) -> list[ast.stmt]:
             return [node]
 
 
-# -- which names -------------------------------------------------------------------------------------------------
+# -- names -------------------------------------------------------------------------------------------------------
 
 
 @dataclass
 class Names:
-    """The names of a statement that are not a function's own.
+    """The names of a statement, without functions' local ones and those in annotations.
 
-    `gives`: it binds them. `now` and `later`: it takes them, at once or when a function in it is called. `touches` and
-    `touches_later`: it may change what they stand for, as in `table[3] = 4`, `rows.append(x)` or `global count`.
-    `calls`: it calls them at once, also as decorators, and `hands` are given to what it calls. `star`: it takes over
-    all names of a module. Names in annotations are nobody's. `code` is the statement compiled, or why it cannot be.
+    `gives`: it binds them. `now` and `later`: it uses them, at once or when a function in it is called. `touches` and
+    `touches_later`: it may change their values, as in `table[3] = 4`, `rows.append(x)` or `global count`. `calls`: it
+    calls them at once, also as decorators, and `hands` are passed to what it calls. `star`: it imports all names of a
+    module. `code` is the compiled statement, or why it does not compile.
     """
 
     gives: set[str] = field(default_factory=set[str])
@@ -301,9 +300,9 @@ class Names:
 
 
 def _read(code: CodeType, names: Names, *, own: bool, later: bool) -> None:
-    """Read which names code gives and takes. `own`: it is the statement's, and no class's or function's in it."""
+    """Read which names code binds and uses. `own`: it is the statement's, not that of a class or function in it."""
     takes, gives, argument = names.later if later else names.now, names.touches_later if later else names.gives, 0
-    # As `dis` reads it, but ten times as fast: it writes each step out for readers.
+    # Ten times as fast as `dis`, which formats each instruction for readers.
     for step, low in zip(code.co_code[::2], code.co_code[1::2], strict=True):
         argument = argument << 8 | low
         if step == dis.EXTENDED_ARG:
@@ -320,7 +319,7 @@ def _read(code: CodeType, names: Names, *, own: bool, later: bool) -> None:
 
 
 def _read_effects(statement: ast.stmt, names: Names) -> None:
-    """Read which names a statement calls, and what may be changed by it."""
+    """Read which names a statement calls, and which it may change."""
     todo: list[tuple[ast.AST, bool]] = [(statement, False)]
     while todo:
         node, later = todo.pop()
@@ -347,14 +346,14 @@ def _read_effects(statement: ast.stmt, names: Names) -> None:
             todo += [(one, later) for one in below]
 
 
-# -- of syntax trees -----------------------------------------------------------------------------------------------
+# -- syntax trees --------------------------------------------------------------------------------------------------
 
 SIGNS = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 LEAVES = {type(None), str, int, bool, ast.Constant, *(sign for kind in SIGNS for sign in kind.__subclasses__())}
 
 
 def parts(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes right below a node, but for constants and signs, which are half of all."""
+    """Return a node's children, except constants and operators, which are half of all nodes."""
     found: list[ast.AST] = []
     for part in vars(node).values():
         if isinstance(part, list):
@@ -365,7 +364,7 @@ def parts(node: ast.AST) -> list[ast.AST]:
 
 
 def root(node: ast.AST) -> str | None:
-    """Return the name that an expression begins with: that of `a` in `a.b[c].d()`."""
+    """Return the name that an expression begins with: `a` in `a.b[c].d()`."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else None
@@ -394,5 +393,5 @@ def bound(node: ast.AST) -> list[str]:
 
 
 def required(node: Function) -> int:
-    """Return how many arguments a function has to be given by their place."""
+    """Return the number of positional arguments that a function requires."""
     return len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)

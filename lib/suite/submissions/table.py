@@ -1,10 +1,10 @@
-"""Is a plain function right? Its answers to given tables and random inputs, and the smallest input that it gets wrong.
+"""Judges a plain function by its answers to tables and random inputs, and finds the smallest input that it gets wrong.
 
 Inputs and answers are data: numbers, text, None, and lists, tuples, sets and dicts of them. A list and a tuple of the
-same items are the same answer, and numbers that differ by rounding only; True is no 1.
+same items are the same answer, and so are numbers that differ only by rounding; but True is not 1.
 
-Random inputs are made of choices (see `Draw`). When the function is wrong on one, the choices are made fewer and
-smaller as long as it stays wrong: so whatever is tried is an input that the puzzle could have drawn.
+Random inputs are made of choices (see `Draw`). If the function is wrong on one, the choices are made fewer and smaller
+for as long as it stays wrong. So every input tried is one that the puzzle could have drawn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lib.puzzles.puzzle import Row
 
 SEED = 0
 ROUNDS, TRIED = 12, 200  # how often a wrong input is made smaller, at most, and how many are tried each time
-MOST_BITS = 10_000  # of a number in an answer: Python writes no longer one down, and nobody wants to read it
+MOST_BITS = 10_000  # of a number in an answer: Python prints none much longer, and nobody wants to read it
 T = TypeVar("T")
 Given = tuple[Any, ...]  # the arguments of a call
 
@@ -39,12 +39,12 @@ class Answer(NamedTuple):
 
 
 Ask = Callable[[Sequence[Given]], Sequence[Answer]]
-"""Has a function answer several inputs, here or in a process of its own."""
+"""Makes a function answer several inputs, in this process or another."""
 
 
 class Failure(NamedTuple):
-    """An input that a function gets wrong. `expected` is the answer of the table, or one that is right; `why` says what
-    is wrong with the one it got, if the puzzle knows; `wanted` is told for the right answer; `names` for `given`."""
+    """An input that a function gets wrong. `expected` is the table's answer, or another right one; `why` says, if the
+    puzzle can, what is wrong with what it `got`; `wanted` is shown for the right answer; `names` belong to `given`."""
 
     given: Given
     expected: Answer
@@ -60,7 +60,7 @@ class Failure(NamedTuple):
 
 
 class Draw:
-    """The choices that a random input is made of. They are noted, so that they can be made again, or smaller ones."""
+    """The choices that make a random input. They are recorded, to be repeated or made smaller."""
 
     def __init__(self, choose: Callable[[int], int]) -> None:
         self._choose = choose
@@ -68,7 +68,7 @@ class Draw:
 
     @classmethod
     def again(cls, choices: Sequence[int]) -> Draw:
-        """Choices that were made before; the least possible where there are no more."""
+        """Repeat earlier choices; where there are no more, make the smallest ones."""
         left = iter(choices)
         return cls(lambda count: min(next(left, 0), count - 1))
 
@@ -78,26 +78,26 @@ class Draw:
         return low + self.choices[-1]
 
     def choice(self, options: Sequence[T]) -> T:
-        """One of several. Smaller inputs have earlier ones."""
+        """Return one of several options. Smaller inputs have earlier ones."""
         return options[self.integer(0, len(options) - 1)]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """Return the items in any order. Smaller inputs have them nearer to the order in which they were given."""
+        """Return the items in any order. In smaller inputs it is closer to the given order."""
         left = list(items)
         return [left.pop(self.integer(0, len(left) - 1)) for _ in items]
 
 
 ODD = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError)
-"""What functions of the judge's may raise: an answer may be anything."""
+"""Errors that the judge's functions may raise, as an answer may be anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """The reference, which knows what is right. `inputs` draws an input (the arguments, as a tuple), or, if it is a
-    generator without arguments, gives all that there are, small ones first. `accepts(answer, *given)` says whether
-    an answer is right, where more than one is, or in a sentence why it is not. `picture(answer, expected, *given)`
-    is what a picture of a wrong answer shows; `answer` is None where there is none of the right kind. `wanted` says
-    what is to come out, where the answer of the reference is one of many and not to be shown."""
+    """The reference's `answer`, and how to judge by it. `inputs` draws an input (the arguments, as a tuple), or, if it
+    is a generator without arguments, yields all inputs, small ones first. If several answers are right,
+    `accepts(answer, *given)` tells whether one is, or says in a sentence why not. `picture(answer, expected, *given)`
+    is what a picture of a wrong answer shows; `answer` is None if it is not of the right kind. `wanted` describes the
+    right answer if the reference's is one of many and not to be shown."""
 
     answer: Callable[..., Any]
     inputs: Callable[..., Any] | None = None
@@ -107,7 +107,7 @@ class Judge:
     names: Sequence[str] = ()
 
     def failure(self, given: Given, got: Answer, row: Row | None = None) -> Failure | None:
-        """Return what is wrong with an answer; None where it is right."""
+        """Return what is wrong with an answer; None if it is right."""
         if row is None:
             expected = ask_here(self.answer)([given])[0]
         else:
@@ -121,7 +121,7 @@ class Judge:
         return None if right is True else Failure(given, expected, got, right or "", self.wanted, self.names)
 
     def shown(self, failure: Failure) -> Any:
-        """Return what the picture of a failure shows; None where there is none, as where the input is to be refused."""
+        """Return what the picture of a failure shows; None if there is none, such as when an error is expected."""
         if self.picture is None or failure.is_refusal:
             return None
         given, expected = deepcopy(failure.given), failure.expected.value
@@ -137,9 +137,9 @@ class Judge:
 def first_failure(
     table: Sequence[Row], draws: int, judge: Judge, ask: Ask, seed: int | str = SEED
 ) -> tuple[int, Failure | None]:
-    """Return how many inputs were asked first, and the smallest that is wrong; None where all are right. One that is
-    to be refused is shown only where all others are right: what a function is for comes first. Random inputs are
-    those of `seed`."""
+    """Return the number of inputs asked at first, and the smallest failure; None if there is none. An input to be
+    refused is shown only if all others are right: a function's main job comes first. Random inputs are drawn from
+    `seed`."""
     asked: list[tuple[Given, Row | None, list[int]]] = [(row.given, row, []) for row in table]
     asked += [(given, None, choices) for choices, given in _inputs(judge, draws, seed)]
     answers = ask([given for given, _, _ in asked])
@@ -159,7 +159,7 @@ def first_failure(
 
 
 def _inputs(judge: Judge, draws: int, seed: int | str) -> Iterator[tuple[list[int], Given]]:
-    """All inputs that there are, or random ones with their choices: the same ones every time for a seed."""
+    """All inputs, or random ones with their choices: always the same for a seed."""
     if judge.inputs is None:
         return
     if inspect.isgeneratorfunction(judge.inputs):
@@ -178,7 +178,7 @@ def _order(choices: Sequence[int]) -> tuple[int, Sequence[int]]:
 
 
 def _shrunk(choices: list[int], failure: Failure, judge: Judge, ask: Ask) -> Failure:
-    """A failure on an input that is as small as can be found. `ask` is called once a round: it may be costly."""
+    """A failure on the smallest input that can be found. `ask` may be costly, so it is called once a round."""
     assert judge.inputs is not None, "the failure is on a random input"
     for _ in range(ROUNDS):
         smaller: dict[tuple[int, ...], Given] = {}
@@ -200,11 +200,11 @@ def _shrunk(choices: list[int], failure: Failure, judge: Judge, ask: Ask) -> Fai
 
 
 def _smaller(choices: list[int]) -> Iterator[list[int]]:
-    """The same choices without some in a row, or with one of them lower."""
+    """The same choices without a few consecutive ones, or with one of them lower."""
     for length in (8, 4, 2, 1):
         for first in range(len(choices) - length + 1):
             yield choices[:first] + choices[first + length :]
-            # What was left out is often counted by a choice before it.
+            # An earlier choice often counts what was left out.
             for before in range(first):
                 if choices[before] >= 1:
                     fewer = [*choices[:before], choices[before] - 1, *choices[before + 1 :]]
@@ -218,9 +218,9 @@ def _smaller(choices: list[int]) -> Iterator[list[int]]:
 
 
 def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str] = lambda error: "") -> Ask:
-    """Call a function in this process. It gets copies: what it does to its inputs changes nothing. `where` says in
-    which line an error was raised. Control flow is passed on: of what is raised only an Exception, or the wish to end
-    Python, is an answer; and a PuzzleError, such as NotSolved, is none."""
+    """Ask a function in this process. It gets copies, so changing its inputs has no effect. `where` says which line
+    raised an error. Only an Exception or SystemExit counts as an answer; everything else passes through, and so does a
+    PuzzleError, such as NotSolved."""
 
     def answer(given: Given) -> Answer:
         try:
@@ -234,14 +234,14 @@ def ask_here(function: Callable[..., Any], where: Callable[[BaseException], str]
 
 
 def encode(value: Any) -> Any:
-    """Return data as JSON has it; what JSON has not is an object of one key. TypeError where it is not data. Nothing of
-    the student's own comes through: a class of text may call itself equal to everything."""
+    """Return data as JSON; what JSON lacks is an object of one key. TypeError if it is not data. No instance of a
+    student's own class gets through: a subclass of str may claim to be equal to everything."""
     kind = cast("type[Any]", type(value))
-    if kind is int and value.bit_length() <= MOST_BITS:  # which most of all data is
+    if kind is int and value.bit_length() <= MOST_BITS:  # the most common data
         return value
     if value is None or value is True or value is False:
         return value
-    if issubclass(kind, str):  # isinstance believes what an object says of its class
+    if issubclass(kind, str):  # isinstance believes an object's own claim about its class
         return str.__str__(value)
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": str(float(value))}
@@ -254,10 +254,10 @@ def encode(value: Any) -> Any:
     if callable(told := getattr(kind, "as_answer", None)):  # such as a Plan
         return encode(told(value))
     try:
-        number = index(value)  # also of numpy's integers
+        number = index(value)  # works for numpy's integers, too
     except TypeError:
         if inspect.iscoroutine(value):
-            value.close()  # or Python would complain a second time
+            value.close()  # or Python would warn, too
         raise TypeError(f"it answers with a {type(value).__name__}, which is no data") from None
     if number.bit_length() > MOST_BITS:
         raise OverflowError(f"it answers with a number of more than {MOST_BITS} bits")
@@ -265,7 +265,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(data: Any) -> Any:
-    """Decode what `encode` made, sent by anybody. ValueError for anything else."""
+    """Decode what `encode` made, from an untrusted sender. ValueError for anything else."""
     if data is None or isinstance(data, int | str | float):
         return data
     if isinstance(data, list):
@@ -281,7 +281,7 @@ def decode(data: Any) -> Any:
 
 
 def _key(data: Any) -> Any:
-    """Return a value as it can be in a set, or the key of a dict: a list becomes a tuple there."""
+    """Return a hashable value, for a set or the key of a dict: a list becomes a tuple there."""
     value = decode(data)
     if isinstance(value, dict):
         raise ValueError("a dict is no key")
@@ -289,7 +289,7 @@ def _key(data: Any) -> Any:
 
 
 def same(mine: object, other: object) -> bool:
-    """Tell whether two answers are the same, both decoded."""
+    """Tell whether two decoded answers are the same."""
     match mine, other:
         case (bool(), _) | (_, bool()):
             return mine is other

@@ -1,1 +1,1 @@
-"""Grading a class: the command, and the pages that it leaves."""
+"""Grading a class: the command, and the pages it writes."""

@@ -1,4 +1,4 @@
-"""`puzzles grade`: a folder of submissions in, a gradebook and a report out; and the same for Gradescope, as a zip."""
+"""`puzzles grade`: turns submissions into a gradebook and a report; and makes a zip that does so on Gradescope."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lib.suite.grade.results import write_feedback, write_points, write_results
 from lib.suite.submissions.locations import home
 from lib.suite.submissions.source import STATES
 
-SHOWN: Final = 40  # students, and refused files, that the table in the terminal has
+SHOWN: Final = 40  # most students, and refused files, in the terminal's table
 
 
 def grade_(
@@ -66,7 +66,7 @@ def grade_(
     """
     need_extra("grade", "puzzles grade needs")
     _apart(submissions, out)
-    # Whatever makes no sense is said before anything runs.
+    # Report whatever makes no sense before anything runs.
     try:
         config_ = Config() if config is None else read_config(config)
         config_ = config_.with_options(
@@ -88,7 +88,7 @@ def grade_(
         fail(f"{error.filename} cannot be read: {error.strerror}", status=2)
     if not assignment.required:
         fail("nobody has handed in the function of a puzzle: name those that are asked with --puzzle", status=2)
-    # Here and not above: it draws, and what draws takes half of the time in which any command starts.
+    # Not above: it draws, and importing that would take half of any command's start.
     from lib.suite.cli.grading.report import LEADERBOARD, write_report
 
     try:
@@ -119,7 +119,7 @@ def grade_(
 
 
 def _apart(submissions: list[Path], out: Path) -> None:
-    """The report does not lie among the submissions, nor they in it."""
+    """Refuse a report among the submissions, or submissions in the report."""
     where = out.resolve()
     if out.exists() and not out.is_dir():
         fail(f"{out} is a file: --out names the folder for the report", status=2)
@@ -134,7 +134,7 @@ def _apart(submissions: list[Path], out: Path) -> None:
 
 
 def _collected(paths: Sequence[Path], roster: tables.Roster, config: Config) -> tuple[Collected, tuple[str, ...]]:
-    """What was handed in, with everybody in the roster, and what is to be looked at in the files of the class."""
+    """What was handed in, with everybody in the roster, and the problems in the class's files."""
     collected, problems = collect(paths), tuple[str, ...]()
     if not collected.submissions:
         first, *others = [f"; there is {one.file}" for one in collected.refused] or [""]
@@ -149,7 +149,7 @@ def _collected(paths: Sequence[Path], roster: tables.Roster, config: Config) -> 
 
 
 def _show(book: Gradebook, results: Sequence[Path]) -> None:
-    """The class in a table, what is refused, and where the rest is."""
+    """Show the class in a table, what is refused, and where the rest is."""
     from rich.table import Table
 
     there = {score.state for student in book.students for score in student.scores}
@@ -173,17 +173,17 @@ def _show(book: Gradebook, results: Sequence[Path]) -> None:
 # -- an autograder for Gradescope -----------------------------------------------------------------------------------
 
 # The zip has setup.sh and run_autograder at its root, as https://gradescope-autograders.readthedocs.io/en/latest/specs/
-# asks, beside them this package and grade.toml. Gradescope unpacks it into /autograder/source, puts what a student
-# hands in into /autograder/submission, and reads /autograder/results/results.json, which is written last of all.
-# Another root, for a trial without Gradescope, is said by AUTOGRADER, and another Python by PUZZLES_PYTHON.
+# asks, and beside them this package and grade.toml. Gradescope unpacks it into /autograder/source, puts a submission
+# into /autograder/submission, and reads /autograder/results/results.json, which is written last.
+# To try it without Gradescope, set another root in AUTOGRADER, and another Python in PUZZLES_PYTHON.
 
 TEMPLATES: Final = Path(__file__).parents[1] / "templates"
 LEFT_OUT: Final = ("lib/_notebooks/", "lib/replay/")
 
 
 def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
-    """Write the zip for an exercise: the puzzles that are named, else those of the file. AssignmentError for what
-    cannot be asked. The same bytes every time."""
+    """Write the zip for an exercise, the same bytes every time: the named puzzles, else those of the file.
+    AssignmentError for impossible requirements."""
     asked = Config() if config is None else read_config(config)
     asked.with_options(puzzles=puzzles).assignment(())
     files: dict[str, bytes] = {
@@ -191,7 +191,7 @@ def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
         "grade.toml": b"" if config is None else config.read_text("utf-8").encode(),
         "puzzles.json": json.dumps(puzzles or asked.puzzles or [*PUZZLES]).encode(),
     }
-    # This package, as a wheel has it, without what no grader needs.
+    # This package, like a wheel, without what a grader does not need.
     code = files_below(ROOT, "lib") | files_below(ROOT, "drawing")
     files |= {f"package/{name}": data for name, data in code.items() if not name.startswith(LEFT_OUT)}
     solutions = files_below(home(), "solutions")
@@ -201,7 +201,7 @@ def autograder(puzzles: list[str], config: Path | None, output: Path) -> Path:
 
 
 def in_container(root: Path) -> None:
-    """Grade what is in `root`/submission, and write `root`/results/results.json."""
+    """Grade `root`/submission, and write `root`/results/results.json."""
     from lib.suite.cli.grading.report import write_report
 
     source, work = root / "source", root / "work"
@@ -209,7 +209,7 @@ def in_container(root: Path) -> None:
     puzzles = cast("list[str]", json.loads((source / "puzzles.json").read_text("utf-8")))
     assignment = config.with_options(puzzles=puzzles).assignment()
     collected = collect([root / "submission"])
-    # All of it is one student's, no matter what its files are called.
+    # All files are one student's, whatever their names.
     files = tuple(file for one in collected.submissions for file in one.files)
     notes = tuple(note for one in collected.submissions for note in one.notes)
     mine = Submission("Your submission", files, notes, more=_times(root / "submission_metadata.json"))
@@ -223,7 +223,7 @@ def in_container(root: Path) -> None:
 
 
 def _times(metadata: Path) -> tuple[tuple[str, str], ...]:
-    """The times at which it was handed in and is due, from the file that Gradescope writes, if there is one."""
+    """The times of submission and deadline, from the file that Gradescope writes, if there is one."""
     try:
         data: Any = json.loads(metadata.read_text("utf-8"))
         said = {tables.SUBMITTED[0]: data["created_at"], tables.DEADLINE: data["assignment"]["due_date"]}
@@ -233,7 +233,7 @@ def _times(metadata: Path) -> tuple[tuple[str, str], ...]:
 
 
 def _results(book: Gradebook, traces: Traces, folder: Path, assignment: Assignment) -> dict[str, Any]:
-    """The data for Gradescope: points of each puzzle, less those that a person gives there, and the leaderboard."""
+    """The data for Gradescope: each puzzle's points, without those that a person gives there, and the leaderboard."""
     from lib.suite.cli.grading.report import part_of, text_of, unread_files
     from lib.suite.cli.grading.schedules import Pictures, puzzles_of
 

@@ -1,10 +1,9 @@
-"""write_report: the pages of a graded class, in a folder.
+"""write_report: writes the pages of a graded class into a folder.
 
-`index.html` needs no other file to be read; `students/` has a page for each student, for the teacher, beside the
-reference and the best, which shows pictures of `pictures/`; `feedback/` has for each student a page and a text to send,
-which know nothing of anybody else. The class may see `leaderboard.html`, which is made of schedules, counts, and the
-names that the roster has under `alias`. All of it follows from the gradebook and the schedules: the same bytes every
-time.
+`index.html` can be read without any other file. `students/` has a page per student for the teacher, which compares the
+student with the reference and the best, in pictures from `pictures/`. `feedback/` has a page and a text to send to each
+student, without anything about others. The class may see `leaderboard.html`, which has schedules, counts, and names
+from the roster's column `alias`. All of it depends only on the gradebook and the schedules: the same bytes every time.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ STATE_COLOURS: Mapping[str, Colour] = {
     "unrelated": PAGE["soft"],
     "absent": PAGE["edge"],
 }
-"""The colours of the stripes that stand for states; cells have the same, much paler."""
+"""The colours of the states' stripes; cells have the same, much paler."""
 LOOK: Final[Mapping[str, Colour]] = {
     **{f"state-{name}": colour for name, colour in STATE_COLOURS.items()},
     **{f"pale-{name}": mix(colour, PAPER, 0.84) for name, colour in STATE_COLOURS.items()},
@@ -56,12 +55,12 @@ def write_report(
     tell_sizes: bool = False,
     done: Callable[[int, int], None] = lambda so_far, everything: None,
 ) -> Path:
-    """Write the pages into the folder `out`, and return the first of them. Pictures that are there are not drawn again;
-    pages of students who are not in the book any more go.
+    """Write the pages into the folder `out`, and return the first of them. Existing pictures are not drawn again; pages
+    of students who are no longer in the book are deleted.
 
-    `tell_sizes`: whether students are told at which hidden sizes they failed, and all of the message there. `jobs` are
+    `tell_sizes`: whether students learn which hidden sizes failed, with the whole message. `jobs` is the number of
     processes that draw. `done(so_far, all)` counts pictures and students. ModuleNotFoundError without jinja2; OSError
-    where the folder cannot be written.
+    if the folder cannot be written.
     """
     puzzles = puzzles_of(book)
     lines = _lines(book)
@@ -70,7 +69,7 @@ def write_report(
     orders = list(dict.fromkeys(filter(None, every)))
     everything = len(orders) + len(lines)
     pictures.draw_all(orders, jobs, lambda left: done(len(orders) - left, everything))
-    # The page of the class leads to the others: it comes last.
+    # The class's page links to the others, so it comes last.
     neighbours = zip(book.students, lines, [None, *lines], [*lines[1:], None], strict=False)
     for row, (student, line, before, after) in enumerate(neighbours, 1):
         shown = [part_of(student, puzzle, pictures, teacher=True) for puzzle in puzzles]
@@ -83,7 +82,7 @@ def write_report(
         texts = [text_of(student=student, unread=unread), *(text_of(part=part) for part in shown)]
         write_whole(out / "feedback" / f"{line['file']}.txt", "\n\n".join(texts) + "\n")
         done(len(orders) + row, everything)
-    # What an earlier report left of students and schedules that are not there any more. Files of others stay.
+    # Delete an earlier report's files on students and schedules that are gone. Files that are not ours stay.
     files = {line["file"] for line in lines}
     for path in (*out.glob("students/*.html"), *out.glob("feedback/*.html"), *out.glob("feedback/*.txt")):
         if is_ours(path.stem) and path.stem not in files:
@@ -95,13 +94,13 @@ def write_report(
 
 
 def render(name: str, **values: Any) -> str:
-    """Return a page of a report. Pictures lie beside the pages. ModuleNotFoundError without jinja2."""
+    """Return a page of a report. Pictures are beside the pages. ModuleNotFoundError without jinja2."""
     words = {"states": STATES, "amount": amount, "counted": counted, "exact": exact, "message_there": _message_there}
     return page(name, "report", "'self' data:", LOOK, **words, **values)
 
 
 def _lines(book: Gradebook) -> list[dict[str, Any]]:
-    """The students in the table of the class, and wherever else a page names them."""
+    """The students, for the table of the class, and wherever else pages name them."""
     lines: list[dict[str, Any]] = []
     for file, student in zip(file_names([student.name for student in book.students]), book.students, strict=True):
         name = visible(student.name, lines=False).strip()
@@ -132,8 +131,8 @@ def _index(book: Gradebook, puzzles: Sequence[ClassPuzzle], lines: Sequence[Mapp
 
 
 def _leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces) -> str:
-    """The page: of each puzzle the schedules that are correct at all sizes, the best first."""
-    from drawing.canvas.scene import sheet  # here and not above: a class of plain functions needs none
+    """The page with each puzzle's schedules that are correct at all sizes, the best first."""
+    from drawing.canvas.scene import sheet  # not above: a class of plain functions needs none
 
     boards = [board_of(book, puzzle, traces) for puzzle in puzzles if puzzle.asked.goals]
     night, style = sheet({mark.fill for board in boards for mark in board.pop("marks")}, set(), titles=False)
@@ -145,7 +144,7 @@ def _leaderboard(book: Gradebook, puzzles: Sequence[ClassPuzzle], traces: Traces
 
 
 class Row(NamedTuple):
-    """A row of figures: one's own, those of others, or the limits of a goal."""
+    """A row of figures: the student's own, another's, or the limits of a goal."""
 
     name: str
     time: float | None
@@ -157,7 +156,7 @@ class Row(NamedTuple):
 
 
 def _points(mark: Mark) -> str:
-    """The points in words, with what being late cost and what a person gave; nothing where there are none."""
+    """The points in words, with the penalty for being late and what a person gave; "" if there are none."""
     if not mark.of and mark.by_hand is None:
         return ""
     hand = () if mark.by_hand is None else (f"{amount(mark.points)} for the results", f"{amount(mark.by_hand)} by hand")
@@ -166,8 +165,8 @@ def _points(mark: Mark) -> str:
 
 
 def _orders(student: Student, puzzle: ClassPuzzle) -> tuple[Order | None, Order | None]:
-    """The pictures of a student's schedule: beside the reference and the best of the class, those that are equal to it
-    left out; and alone."""
+    """The pictures of a student's schedule: beside the reference and the best of the class, unless they are equal; and
+    alone."""
     score = student.scores[puzzle.place]
     mine = score.own.schedule
     if not mine:
@@ -182,14 +181,14 @@ def _orders(student: Student, puzzle: ClassPuzzle) -> tuple[Order | None, Order 
 def part_of(
     student: Student, puzzle: ClassPuzzle, pictures: Pictures, *, teacher: bool = False, tell_sizes: bool = False
 ) -> dict[str, Any]:
-    """Return a puzzle on the page for the teacher, or in what a student may have: that has `elsewhere` for results at
-    other sizes, in words that a student may read, each with a message."""
+    """Return a puzzle's part of the teacher's page, or of the student's: that has `elsewhere` for results at other
+    sizes, in words that a student may read, each with a message."""
     asked, score = puzzle.asked, student.scores[puzzle.place]
     state, message, mark = STATES[score.state], score.own.message, student.mark(asked.puzzle)
     if not state.judged:
         message = message or state.about  # there is no function
     elif score.correct and score.own.time is not None:
-        message = remarks(message)  # the figures stand beside it
+        message = remarks(message)  # the figures are beside it
     size = score.own.size or (asked.reference.size if asked.reference is not None else "the puzzle's size")
     part = {"asked": asked, "score": score, "state": state, "size": size, "message": message, "mark": mark}
     part |= {"points": _points(mark), "rows": _rows(puzzle, score, teacher)}
@@ -201,7 +200,7 @@ def part_of(
 
 
 def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
-    """Figures, where there are any to be compared: a plain function has none, nor what is not correct."""
+    """Figures to compare; plain functions and incorrect runs have none."""
     asked, mine = puzzle.asked, score.own
     if mine.time is None:
         return []
@@ -216,7 +215,7 @@ def _rows(puzzle: ClassPuzzle, score: Score, teacher: bool) -> list[Row]:
 
 
 def _elsewhere(score: Score, tell_sizes: bool) -> Iterator[tuple[str, str]]:
-    """Tell of the other sizes. Which they are is said only where the teacher wants it."""
+    """Yield the results at other sizes, which are named only if the teacher wants it."""
     if not score.hidden or not score.correct:
         return
     yield f"At other sizes: passed at {score.hidden_passed} of {len(score.hidden)}.", ""
@@ -234,15 +233,15 @@ def _message_there(result: Result) -> str:
 
 
 def remarks(message: str) -> str:
-    """Return the notes in the verdict on a correct schedule: its state and its figures stand beside it, and better."""
+    """Return the notes in the verdict on a correct schedule, whose state and figures the page shows better."""
     lines = message.splitlines()
     figures = next((place for place, line in enumerate(lines) if line.startswith("Time ")), len(lines))
     return "\n".join(lines[1:figures])
 
 
 def without_sizes(message: str) -> str:
-    """Return a message for a student about a size that they are not to know: what went wrong, the line of their own,
-    and how to fix it, without the numbers. What was expected and what came are left out."""
+    """Return a message for a student about a size that must stay hidden: what went wrong, their own line, and how to
+    fix it, without numbers. What was expected and what came are left out."""
     kept: list[str] = []
     keeps = True
     for number, line in enumerate(message.splitlines()):
@@ -257,11 +256,11 @@ def without_sizes(message: str) -> str:
 
 
 def unread_files(refused: Sequence[Refused]) -> list[str]:
-    """Tell a student of files that cannot be graded: their names, without the folders of the teacher."""
+    """Tell a student which files cannot be graded, and why: by name, without the teacher's folders."""
     return [f"{one.file.rpartition('/')[2]}: {one.why}" for one in refused]
 
 
 def text_of(**what: Any) -> str:
-    """Return what a page says in plain text, for the comment box of a learning platform: of a `student` with what is
-    `unread`, or of a `part`."""
+    """Return a page as plain text, for the comment box of a learning platform: about a `student` with what is `unread`,
+    or about a `part`."""
     return template("feedback.txt").render(amount=amount, exact=exact, **what).rstrip("\n")

@@ -1,5 +1,4 @@
-"""The schedules of a class: of each puzzle the distinct ones with their students, the pictures of them, and the board
-of the best."""
+"""The schedules of a class: each puzzle's distinct ones with their students, pictures of them, and the leaderboard."""
 
 from __future__ import annotations
 
@@ -22,16 +21,16 @@ from lib.suite.grade.intake.roster import ALIAS
 from lib.suite.submissions.source import STATES, State
 from lib.trace.trace import Trace
 
-NAMED: Final = 12  # students that the pointer names at a dot
-FEW: Final = 100  # pictures that are drawn here before other processes would have started; these take so many at once
-MOST_EVENTS: Final = 60_000  # operations of all schedules of a picture; what is larger is said in words
-EDITION: Final = "2"  # changes when pictures are drawn otherwise: those of before have other names
+NAMED: Final = 12  # students named when the pointer is at a dot
+FEW: Final = 100  # pictures drawn here before other processes would have started; these take this many at once
+MOST_EVENTS: Final = 60_000  # operations of all schedules in a picture; larger ones get words instead
+EDITION: Final = "2"  # change it when pictures are drawn differently, so that old ones have other names
 PLACES: Final = 30  # schedules of a puzzle on the leaderboard
 LONGEST: Final = 40  # characters of a name that a student chose
 
 
 class Kind(NamedTuple):
-    """A schedule that is correct at the puzzle's size, and who handed it in: rows of the students, in order.
+    """A schedule that is correct at the puzzle's size, and the rows of students who handed it in, in order.
 
     `passes` and `everywhere`: whether it passed for one of them, and whether it was correct at all other sizes.
     """
@@ -44,10 +43,9 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassPuzzle:
-    """One puzzle of a class, at its place among those asked: how many students are in each state, by its word; the
-    distinct schedules, the best first; and the best that is correct at all sizes, by the most goals, the shortest time,
-    the least memory. `picture` is that of time against memory, as markup; nothing where all of them are at one
-    place."""
+    """One puzzle of a class, and its place among those asked: the number of students in each state, by its word; the
+    distinct schedules, the best first; and the best that is correct at all sizes, by most goals, then shortest time,
+    then least memory. `picture` is that of time against memory, as markup; "" if all of them are at one place."""
 
     place: int
     asked: Asked
@@ -58,23 +56,23 @@ class ClassPuzzle:
 
     @property
     def states(self) -> list[tuple[State, int]]:
-        """The number of students in each state, empty states left out."""
+        """Return the number of students in each state, without empty states."""
         return [(state, self.counts[name]) for name, state in STATES.items() if self.counts.get(name)]
 
     @property
     def others(self) -> list[tuple[str, Result]]:
-        """What a schedule is seen beside."""
+        """Return what a schedule is compared with."""
         pairs = ("the reference", self.asked.reference), ("the best of the class", self.best)
         return [(name, result) for name, result in pairs if result is not None]
 
     @property
     def size(self) -> str:
-        """The size at which the reference runs, in words."""
+        """Return the size at which the reference runs, in words."""
         return self.asked.reference.size if self.asked.reference is not None else "a table of answers"
 
 
 def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
-    """Return the puzzles that were asked, in order."""
+    """Return the required puzzles, in order."""
     puzzles: list[ClassPuzzle] = []
     for place, asked in enumerate(book.asked):
         scores = [student.scores[place] for student in book.students]
@@ -86,7 +84,7 @@ def puzzles_of(book: Gradebook) -> list[ClassPuzzle]:
 
 
 def _kinds(scores: Sequence[Score]) -> list[Kind]:
-    """The distinct schedules, the best first. Of equal ones a state may differ, by what they do at other sizes."""
+    """The distinct schedules, the best first. States of equal ones may differ, as they may at other sizes."""
     students: dict[str, list[int]] = {}
     for row, score in enumerate(scores):
         if score.correct and score.own.schedule and score.own.time is not None:
@@ -105,8 +103,8 @@ def _kinds(scores: Sequence[Score]) -> list[Kind]:
 
 
 def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result | None) -> str:
-    """The picture of time against memory, with a dot for each place; nothing for fewer than two."""
-    from drawing.comparing.dots import Handed, draw_spread  # here: a class of plain functions needs none
+    """The picture of time against memory, with a dot for each place; "" for fewer than two."""
+    from drawing.comparing.dots import Handed, draw_spread  # not above: a class of plain functions needs none
 
     places: dict[tuple[float, float], list[Kind]] = {}
     for kind in kinds:
@@ -134,8 +132,8 @@ def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result |
 
 
 class Order(NamedTuple):
-    """A picture to be drawn: digests of schedules and what they are called, one alone or several compared. Whether the
-    first of them is correct: if not, its figures are not to be measured by."""
+    """A picture to draw: digests and names of schedules, one alone or several compared; and whether the first is
+    correct: if not, its figures are no measure."""
 
     digests: tuple[str, ...]
     names: tuple[str, ...]
@@ -144,32 +142,32 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True)
 class Pictures:
-    """The folder of pictures of a report. Schedules have no source lines, which are a student's own."""
+    """A report's folder of pictures. Schedules have no source lines, which are private to a student."""
 
     folder: Path
     traces: Traces
 
     def path(self, order: Order) -> Path:
-        """Return the place of a picture, drawn or not."""
+        """Return the path of a picture, drawn or not."""
         words = "\n".join([EDITION, str(order.correct), *order.digests, *order.names])
         return self.folder / f"{sha256(words.encode()).hexdigest()[:16]}.svg"
 
     def drawn(self, order: Order) -> dict[str, str]:
-        """Return the file of a picture that there is, and its width and height in pixels."""
+        """Return an existing picture's file, and its width and height in pixels."""
         path = self.path(order)
         with path.open(encoding="utf-8") as file:
             size = re.search(r'width="(?P<width>[\d.]+)" height="(?P<height>[\d.]+)"', file.read(400))
         return {"file": path.name, **({"width": "840", "height": "400"} if size is None else size.groupdict())}
 
     def keep(self, orders: Iterable[Order]) -> None:
-        """Delete pictures of ours that none of these is."""
+        """Delete all pictures of ours except these."""
         paths = set(map(self.path, orders))
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             if path.suffix == ".svg" and re.fullmatch("[0-9a-f]{16}", path.stem) and path not in paths:
                 path.unlink()
 
     def draw_all(self, orders: Iterable[Order], jobs: int, done: Callable[[int], None]) -> None:
-        """Draw what is missing, in so many processes of this machine. `done` is told how many there are to come."""
+        """Draw missing pictures, in `jobs` processes. `done` is called with the number of those left."""
         missing = [order for order in dict.fromkeys(orders) if not self.path(order).is_file()]
         done(left := len(missing))
         for _ in shared_out(self.draw, missing, jobs if left >= FEW else 1, "drawing", batch_size=FEW):
@@ -180,8 +178,8 @@ class Pictures:
         write_whole(ready(self.path(order)), self._svg(order))
 
     def _svg(self, order: Order) -> str:
-        """A picture. What cannot be drawn becomes a picture of the words that say why."""
-        from drawing import draw  # here and not above: a report with no schedules needs none
+        """A picture. If it cannot be drawn, it says why."""
+        from drawing import draw  # not above: a report without schedules needs none
         from drawing.comparing.comparison import Compared, Comparison
         from drawing.timeline.schedule import note
 
@@ -199,7 +197,7 @@ class Pictures:
             mine = Compared(order.names[0], first, wrong, order.correct)
             beside = (Compared(name, trace) for name, trace in zip(order.names[1:], others, strict=True))
             return Comparison([mine, *beside]).picture().svg()
-        except PuzzleError as error:  # of a run that stopped in the middle, or that no rank could have had
+        except PuzzleError as error:  # a run that stopped in the middle, or that is impossible
             return note(f"the schedule cannot be drawn: {type(error).__name__}").svg()
 
 
@@ -211,7 +209,7 @@ def _events(trace: Trace) -> int:
 
 
 def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, Any]:
-    """Return what the leaderboard has of a puzzle: the schedules that are correct at all sizes, and the reference."""
+    """Return a puzzle's part of the leaderboard: the schedules that are correct at all sizes, and the reference."""
     from drawing.canvas.scene import Scene
     from drawing.comparing.overview import HIGH, WIDE, thumbnails
 
@@ -243,7 +241,7 @@ def board_of(book: Gradebook, puzzle: ClassPuzzle, traces: Traces) -> dict[str, 
 
 
 def _run(traces: Traces, digest: str) -> Trace | None:
-    """A schedule, where it can be read and is not too large to be drawn."""
+    """A schedule, if it can be read and is not too large to draw."""
     try:
         run = traces.load(digest)
     except (OSError, TraceError, ValueError):
@@ -252,7 +250,7 @@ def _run(traces: Traces, digest: str) -> Trace | None:
 
 
 def _who(students: Sequence[Student]) -> str:
-    """Count those who have a schedule, and name those who chose a name."""
+    """Count the students with a schedule, and name those who chose an alias."""
     said = (next((text for heading, text in one.more if heading.casefold() == ALIAS), "") for one in students)
     aliases = [visible(name, lines=False).strip()[:LONGEST] for name in said]
     chosen, others = sorted(filter(None, aliases)), aliases.count("")

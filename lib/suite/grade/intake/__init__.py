@@ -1,1 +1,1 @@
-"""What was handed in, by whom, which attempt, and what cannot be graded. Nothing of it is run, and nothing unpacked."""
+"""Sorts hand-ins by student and attempt, and says what cannot be graded. Runs nothing, and unpacks nothing to disk."""

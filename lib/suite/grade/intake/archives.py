@@ -1,7 +1,7 @@
-"""Everything that lies in a folder or an archive, in the order of its names: files with their places, and what is odd.
+"""Lists everything in a folder or an archive, ordered by name: files with their places, and oddities.
 
-Zips and tars are walked through as folders, and read member by member in memory and within limits: nothing is ever
-unpacked to a disk. Links are not followed, and what is neither file nor folder is not opened.
+Zips and tars are walked through like folders, and read member by member in memory and within limits: nothing is ever
+unpacked to disk. Links are not followed, and only regular files and folders are opened.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from lib.files import table
 from lib.suite.submissions.statements import SourceError
 
 KNOWN: Final[dict[str, Any]] = table("lib.suite.grade.intake", "names")
-"""What is known of files before they are read: tables of names and numbers."""
+"""Facts about files before they are read: tables of names and numbers."""
 MOST: Final[dict[str, int]] = KNOWN["most"]
 KINDS: Final[dict[int, str]] = {getattr(stat, kind): why for kind, why in KNOWN["kinds"].items()}
 
 
 class Unreadable(SourceError):
-    """Something that was handed in and cannot be read. The message goes on after its name: "is empty"."""
+    """Something that was handed in and cannot be read. The message continues after its name: "is empty"."""
 
 
 def excess(what: str, count: int, fix: str = "", more: str = "") -> str:
-    """Say that there is more of something than is read, and with `more` that what came after was not counted; "" where
-    there is not."""
+    """Return a message that there is more of something than is read, with `more` if the count is a lower bound; else
+    ""."""
     return (
         ""
         if count <= MOST[what]
@@ -44,18 +44,18 @@ def excess(what: str, count: int, fix: str = "", more: str = "") -> str:
 
 
 def within(what: str, count: int, fix: str = "", more: str = "") -> None:
-    """Refuse what has more of something than is read."""
+    """Raise Unreadable if there is more of something than is read."""
     if why := excess(what, count, fix, more):
         raise Unreadable(why)
 
 
 @contextmanager
 def _regular(path: str) -> Generator[IO[bytes]]:
-    """Open a regular file. What is none is not followed, not waited for, and not opened."""
+    """Open a regular file, and nothing else: no link is followed, no pipe waited for, no device opened."""
     wanted = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK"))
     try:
         mode = os.lstat(path).st_mode
-        if not stat.S_ISREG(mode):  # asked first: to open a device may already do something
+        if not stat.S_ISREG(mode):  # checked first: just opening a device may do something
             raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | wanted)) as file:
             yield file
@@ -65,24 +65,24 @@ def _regular(path: str) -> Generator[IO[bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file: the `path` on a disk; where that is an archive, number and name of the `members` on the way, outermost
-    first. It is plain data, which can be sent to another process."""
+    """A file: its `path` on disk; inside an archive also number and name of the `members` on the way, outermost first.
+    It is plain data, which can be sent to another process."""
 
     path: str
     members: tuple[tuple[int, str], ...] = ()
 
     @property
     def kind(self) -> str:
-        """Return which of FORMATS it is by its name; "" where it is no archive."""
+        """Return which of FORMATS it is by its name; "" if it is no archive."""
         return archive_format(self.members[-1][1] if self.members else self.path)
 
     def read(self, what: str = "bytes", fix: str = "") -> bytes:
-        """Return what is there, whole. Unreadable where it is too large, or cannot be read."""
+        """Return the whole content. Unreadable if it is too large, or cannot be read."""
         most = MOST[what] + 1
         if self.members:
             members = _members_of(archive := Place(self.path, self.members[:-1]))
             number, name = self.members[-1]
-            # Another one may have that number once the archive is another.
+            # If the archive was changed, another member may have that number.
             if number >= len(members) or members[number].name != name:
                 raise Unreadable("is no longer in its archive, which was changed meanwhile; grade again")
             with _damage(archive.kind), members[number].open() as member:
@@ -97,13 +97,13 @@ class Place:
 # -- one archive --------------------------------------------------------------------------------------------------
 
 FORMATS: Final = (".zip", ".tar.gz", ".tgz", ".tar")
-"""How the names of archives end."""
+"""Endings of archives' names."""
 NO_FILE: Final = "is a link, or another thing that is no file; hand in the file itself"
 
 
 class Member(NamedTuple):
-    """One file of an archive, its name with "/" between folders, how many bytes it says it has, and `odd`, why it is
-    not read ("" for a plain file)."""
+    """One file of an archive: its name with "/" between folders, the size in bytes that it claims, and `odd`, why it
+    is not read ("" for a plain file)."""
 
     name: str
     size: int
@@ -112,18 +112,18 @@ class Member(NamedTuple):
 
 
 def archive_format(name: str) -> str:
-    """Return which of FORMATS a file is by its name; "" where it is no archive."""
+    """Return which of FORMATS a file is by its name; "" if it is no archive."""
     return next((end for end in FORMATS if name.lower().endswith(end)), "")
 
 
 def without_ending(name: str) -> str:
-    """Return the name of an archive without its ending, and any other name as it is."""
+    """Return an archive's name without its ending, and any other name unchanged."""
     return name[: len(name) - len(archive_format(name))] or name
 
 
 def _members_of(place: Place) -> tuple[Member, ...]:
-    """The members of the archive at a place, folders left out. The last few stay known, so that the next member is
-    found at once. Unreadable where there is none, or it is beyond all limits."""
+    """The members of the archive at a place, without folders. The last few archives are cached, so that the next member
+    is found at once. Unreadable if there is none, or it exceeds the limits."""
     with _regular(place.path) as file:
         state = os.fstat(file.fileno())
     return _opened(place, (state.st_ino, state.st_size, state.st_mtime_ns))
@@ -131,7 +131,7 @@ def _members_of(place: Place) -> tuple[Member, ...]:
 
 @lru_cache(maxsize=3)
 def _opened(place: Place, _state: tuple[int, int, int]) -> tuple[Member, ...]:
-    """`_state` is that of the file on the disk: another one, and it is read anew."""
+    """`_state` is that of the file on disk: when it changes, the file is read again."""
     inner = None if not place.members else io.BytesIO(place.read("bytes when it is unpacked", "hand it in by itself"))
     with _regular(place.path) if inner is None else nullcontext(inner) as file, _damage(place.kind):
         return _zip(file, inner or place.path) if place.kind == ".zip" else _tar(file, place.kind)
@@ -139,7 +139,7 @@ def _opened(place: Place, _state: tuple[int, int, int]) -> tuple[Member, ...]:
 
 @contextmanager
 def _damage(kind: str) -> Generator[None]:
-    """Report damage in an archive in one way, however the library that finds it does."""
+    """Report damage in an archive in one way, whichever error the library raises."""
     try:
         yield
     except Unreadable:
@@ -150,7 +150,7 @@ def _damage(kind: str) -> Generator[None]:
 
 
 def _zip(file: IO[bytes], again: IO[bytes] | str) -> tuple[Member, ...]:
-    """The members of a zip. A path is opened `again`: each member is read from there when it is wanted."""
+    """The members of a zip. A path is opened `again`, so that members can be read later."""
     within("bytes in its table of contents", _directory_size(file))
     archive = ZipFile(again)
     infos = [info for info in archive.infolist() if not info.is_dir()]
@@ -159,11 +159,11 @@ def _zip(file: IO[bytes], again: IO[bytes] | str) -> tuple[Member, ...]:
 
 
 def _directory_size(file: IO[bytes]) -> int:
-    """Return how large a zip says that its table of contents is, which zipfile would read whatever it says."""
+    """Return the size that a zip claims for its table of contents, which zipfile would read at any size."""
     end = file.seek(0, 2)
     file.seek(max(0, end - 2**16 - 98))
     tail = file.read()
-    # The end of a zip of 64 bits, which then counts, or the usual one.
+    # The end record of a 64-bit zip, which takes precedence, or the usual one.
     for mark, place, number in ((b"PK\6\6", 40, "<Q"), (b"PK\5\6", 12, "<I")):
         if (at := tail.rfind(mark)) >= 0 and at + place + struct.calcsize(number) <= len(tail):
             return struct.unpack_from(number, tail, at + place)[0]
@@ -171,7 +171,7 @@ def _directory_size(file: IO[bytes]) -> int:
 
 
 def _name_in_zip(info: ZipInfo) -> str:
-    """The name of a member. Without the flag for UTF-8 it ought to be cp437; macOS writes UTF-8 all the same."""
+    """The name of a member. Without the UTF-8 flag it should be cp437, but macOS writes UTF-8 anyway."""
     try:
         return info.filename if info.flag_bits & 0x800 else info.filename.encode("cp437").decode("utf-8")
     except UnicodeError:
@@ -190,13 +190,13 @@ def _odd(info: ZipInfo) -> str:
 
 
 def _tar(file: IO[bytes], kind: str) -> tuple[Member, ...]:
-    """The members of a tar, which has no table of contents: it is walked through once, in memory."""
+    """The members of a tar, which has no table of contents, and so is walked through once, in memory."""
     with nullcontext(file) if kind == ".tar" else GzipFile(fileobj=file) as unpacked:
         data = unpacked.read(MOST["bytes when it is unpacked"] + 1)
     within("bytes when it is unpacked", len(data), "hand in the folder, or use a zip", " or more")
     members: list[Member] = []
     with tarfile.open(fileobj=io.BytesIO(data), mode="r:", encoding="utf-8") as tar:
-        for number, info in enumerate(tar, 1):  # one whose size is negative would come again and again
+        for number, info in enumerate(tar, 1):  # a negative size would make it endless
             within("files", number)
             if not info.isdir():
                 inside = memoryview(data)[info.offset_data : info.offset_data + info.size]
@@ -207,15 +207,15 @@ def _tar(file: IO[bytes], kind: str) -> tuple[Member, ...]:
     return tuple(members)
 
 
-# -- everything that lies there -----------------------------------------------------------------------------------
+# -- all entries --------------------------------------------------------------------------------------------------
 
 MADE_BY_COMPUTERS: Final = frozenset[str](KNOWN["files"]["made_by_computers"])
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file with its `place`; or, without one, something odd: `why` it is not read. `parts` are the names on the way,
-    from that of the folder or archive that was given. A folder that computers make is one entry, `junk`."""
+    """A file with its `place`; or, without one, an oddity, and `why` it is not read. `parts` is its path, from the name
+    of the given folder or archive on. A folder that software makes is one entry, `junk`."""
 
     parts: tuple[str, ...]
     place: Place | None = None
@@ -225,8 +225,8 @@ class Entry:
 
 
 def walk(root: Path) -> Iterator[Entry]:
-    """Yield all that lies at a path, in order. A link that is given itself is followed: somebody named it. A single
-    file is called by its folder too, in which there may be others that are given."""
+    """Yield everything at a path, in order. If the path itself is a link, it is followed: the user named it. A single
+    file's `parts` include its folder, as other files in there may be given, too."""
     path = os.path.realpath(root)
     name = root.name or os.path.basename(path) or path
     single = not archive_format(name) and not os.path.isdir(path)
@@ -269,7 +269,7 @@ def _file(parts: tuple[str, ...], place: Place, size: int) -> Iterator[Entry]:
         return
     last = {member.name: number for number, member in enumerate(members)}
     junk: set[tuple[str, ...]] = set()
-    # Together they may have 8 GiB, as of a whole class, and one of the largest and 50 times the bytes that they lie in.
+    # Nested archives may have 8 GiB together, like a class's, but at most one of the largest plus 50 times `size`.
     nested, most = 0, min(8 * 2**30, MOST["bytes when it is unpacked"] + 50 * size)
     for number, member in sorted(enumerate(members), key=lambda each: (_parts(each[1].name), each[0])):
         inner = (*parts, *_parts(member.name))
@@ -293,7 +293,7 @@ def _is_junk(name: str) -> bool:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """The folders and the file of a member's name, however they are parted."""
+    """The folders and the file of a member's name, with either kind of slash."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", "."))
 
 

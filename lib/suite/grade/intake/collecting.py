@@ -1,8 +1,8 @@
-"""Takes in what was handed in: whose each file is, which can be graded, and a row or a note for every other.
+"""Takes in hand-ins: finds each file's owner, keeps what can be graded, and has a row or a note for everything else.
 
-How a platform calls the files of a download stands in platforms.toml. Its pattern is compared with the whole path, from
-the folder or archive that was given, with "/" between its parts; its groups say who handed it in (`student`), which of
-them (`id`), when (`time`) and what the file was called (`file`).
+platforms.toml says how each platform names the files of a download. Its pattern is matched against the whole path, from
+the given folder or archive on, with "/" between its parts; its groups are the student's name (`student`) and id (`id`),
+the time (`time`) and the file's own name (`file`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ FILES: Final[dict[str, Any]] = KNOWN["files"]
 
 
 class Owner(NamedTuple):
-    """The owner of a file: `student`, and `id` where two may have one name; "" is for what is nobody's.
+    """The owner of a file: `student`, and `id`, as two may share a name; `student` is "" if the file has no owner.
 
-    `parts` is the path of the file within what they handed in; it is empty for a file that the platform made. `time` of
-    the attempt is text that sorts, and `number` counts what was handed in again. `platform` gave the name, marked it as
-    `late`, and wrote `before` in front of the student's own part of it: it takes feedback back under that name.
+    `parts` is the file's path within the submission; it is empty for a file that the platform made. `time` of the
+    attempt is text that sorts, and `number` counts resubmissions. `platform` gave the name, marked it as `late`, and
+    put `before` in front of the student's own part: feedback goes back under that name.
     """
 
     student: str
@@ -58,8 +58,8 @@ class Owner(NamedTuple):
 
 
 class Platform(NamedTuple):
-    """A platform, by how it names what it gives, with an `example`, and where that is written (`source`). With
-    `numbered` files that are handed in again get a number: -1, -2."""
+    """A platform: how it names files, with an `example`, and where that is documented (`source`). If `numbered`, files
+    that are handed in again get a number: -1, -2."""
 
     name: str
     pattern: re.Pattern[str]
@@ -72,12 +72,12 @@ PLATFORMS: Final = tuple(
     Platform(**row | {"pattern": re.compile(row["pattern"], re.DOTALL)})
     for row in table("lib.suite.grade.intake", "platforms")["platform"]
 )
-"""Each way in which a platform names a student's files. The last is the loosest, and counts where no other fits."""
+"""All platforms' ways to name a student's files. The last is the loosest, and counts only if no other fits."""
 
 
 def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
-    """Return whose a file is, from its path. Where no platform says it: the folder below the `top` parts, which lead
-    to what holds all students; of a file that lies there itself what its name says besides its puzzle."""
+    """Return a file's owner, from its path. If it fits no platform, the student is the folder below the `top` parts,
+    which lead to all students; for a file right there, it is what its name has besides the puzzle."""
     path = "/".join(parts)
     fitting = [
         (found.start("file") if found["file"] else found.end(), number, found)
@@ -86,7 +86,7 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
     ]
     if not fitting:
         return _plain(parts, top)
-    # What comes first in a path is the platform's; a student chooses what follows, and could write another's name.
+    # The platform writes the beginning of a path; the student chooses the rest, which could hold another's name.
     start, number, found = min([one for one in fitting if PLATFORMS[one[1]] is not PLATFORMS[-1]] or fitting)
     platform, groups = PLATFORMS[number], found.groupdict()
     rest = tuple(groups["file"].split("/")) if groups["file"] else ()
@@ -106,7 +106,7 @@ def owner_of(parts: tuple[str, ...], top: int = 1) -> Owner:
 
 
 def _plain(parts: tuple[str, ...], top: int) -> Owner:
-    """Return whose a file is in folders of students, or of puzzles with files of students, or among files."""
+    """Return a file's owner in folders of students, in folders of puzzles with students' files, or among files."""
     if len(parts) <= top + 1:
         name = without_ending(parts[-1])
         if not is_gradable(name) and name == parts[-1]:
@@ -123,9 +123,9 @@ def _plain(parts: tuple[str, ...], top: int) -> Owner:
 
 
 def students_below(paths: Iterable[tuple[str, ...]]) -> int:
-    """Return how many parts of the paths of files lead to what holds all students: 1, the folder or archive that was
-    given; more where a single folder holds folders of several students, as zips often do; 0 where the folder that was
-    given is one student's: a notebook in it is called after its puzzle alone, and there are no folders of students."""
+    """Return how many leading parts of the files' paths are common to all students: 1, for the given folder or archive;
+    more if a single folder holds several students' folders, as zips often do; 0 if the given folder is one student's:
+    it has no folders of students, and a notebook in it is named after its puzzle alone."""
     found = [path for path in paths if is_gradable(path[-1])]
     own = any(len(path) == 2 and (stem := stem_of(path[-1])).puzzle and not stem.rest for path in found)
     level = 1
@@ -139,8 +139,8 @@ def students_below(paths: Iterable[tuple[str, ...]]) -> int:
 
 
 def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
-    """Tell whether at a level there are folders of students, of which two hold one notebook or puzzle (those called as
-    ours are do not count); or files called after one puzzle and, in all, three people."""
+    """Tell whether a level has folders of students, two of which hold the same notebook or puzzle (folders named like
+    ours do not count); or files named after one puzzle and at least three people."""
     folders: dict[str, str] = {}
     people: defaultdict[str, set[str]] = defaultdict(set)
     for path in paths:
@@ -155,8 +155,8 @@ def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
 
 
 def names_in_roster(text: str) -> dict[str, str]:
-    """Return the students of each folder of an export of Gradescope, from its ROSTER. Of YAML only what it writes is
-    read: the name of a folder, and below it a line for each of those who handed in together."""
+    """Return the students of each folder in a Gradescope export, from its ROSTER. This reads only the YAML that
+    Gradescope writes: the name of a folder, and below it a line for each member of the group."""
     found: dict[str, list[str]] = {}
     folder = ""
     for line in text.splitlines():
@@ -169,10 +169,10 @@ def names_in_roster(text: str) -> dict[str, str]:
 
 # -- everything ----------------------------------------------------------------------------------------------------
 
-MOST_ROWS: Final = 50  # about what one student handed in; the last says how many more there would be
-# A file that only this project has: who hands in a copy of all of it did not write what is ours in it.
+MOST_ROWS: Final = 50  # for one student; the last says how many more there would be
+# A file that only this project has: in a copy of the project, our own files are not the student's work.
 THIS_PROJECT: Final = ("lib", "puzzles", "chapters.toml")
-AN_ENVIRONMENT: Final = "pyvenv.cfg"  # a file that lies in a virtual environment
+AN_ENVIRONMENT: Final = "pyvenv.cfg"  # marks a virtual environment
 NOT_GRADABLE: Final = "neither a notebook (.ipynb) nor Python (.py)"
 LINK: Final = re.compile(KNOWN["files"]["link"].encode())
 A_LINK: Final = "a link to a notebook elsewhere, and links are not followed (in Colab: File, Download, Download .ipynb)"
@@ -181,8 +181,8 @@ EMPTY: Final = "empty"
 
 @dataclass(slots=True)
 class _Pile:
-    """A student's pile while their files come in. Of what cannot be graded: `refused` are rows in any case, `others`
-    where there is nothing else."""
+    """A student's files while they come in. Of those that cannot be graded, `refused` always become rows, `others` only
+    if there is nothing else."""
 
     files: list[File] = field(default_factory=list[File])
     refused: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -193,11 +193,11 @@ class _Pile:
 
 
 def collect(paths: Sequence[Path]) -> Collected:
-    """Return all submissions in folders, archives and single files. FileNotFoundError where there is nothing at a path.
+    """Return all submissions in folders, archives and single files. FileNotFoundError if there is nothing at a path.
 
-    Nothing is read that need not be: notebooks when they are graded. Each file that is there is a file of a submission,
-    or named in a note, or refused, or lies in a folder of which that is so. Of two paths the later one is the later
-    attempt, where no platform says when a file was handed in.
+    Files are read only when needed: notebooks, when they are graded. Each file belongs to a submission, or is named in
+    a note, or refused, or lies in a folder that is. A later path is a later attempt, unless a platform says when a
+    file was handed in.
     """
     piles: dict[tuple[str, str], _Pile] = {}
     for number, path in enumerate(paths):
@@ -205,11 +205,11 @@ def collect(paths: Sequence[Path]) -> Collected:
             raise FileNotFoundError(f"there is nothing at {path}: name a folder, an archive, a notebook or a .py")
         entries = _without_ours(list(walk(path)))
         top = students_below(entry.parts for entry in entries if entry.place is not None)
-        # The names that a platform gives in a file of its own. One that lies in what a student handed in is theirs.
+        # Names from a platform's own roster file. One inside a submission is the student's, and does not count.
         names: dict[str, str] = {}
         for entry in entries:
             if entry.parts[-1] == ROSTER and entry.place is not None and not owner_of(entry.parts, top).student:
-                with suppress(Unreadable):  # then they are called as the platform calls their folders
+                with suppress(Unreadable):  # then students keep the names of their folders
                     names |= names_in_roster(decoded(entry.place.read())[0])
         for entry in entries:
             owner = owner_of(entry.parts, top)
@@ -228,7 +228,7 @@ def collect(paths: Sequence[Path]) -> Collected:
 
 
 def _without_ours(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries with all that a copy of this project, or a virtual environment, brings as one entry of junk each."""
+    """The entries, with each copy of this project's folders, and each virtual environment, as one entry of junk."""
     made = {entry.parts[:-1] for entry in entries if entry.parts[-1] == AN_ENVIRONMENT}
     for entry in entries:
         if entry.parts[-3:] == THIS_PROJECT:
@@ -293,7 +293,7 @@ def _submission(student: str, pile: _Pile) -> tuple[Submission, list[Refused]]:
 
 
 def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
-    """Notes and rows for files without an owner: platforms' own files are a note; any other may be a student's."""
+    """Notes and rows for files without an owner: a note for platforms' own; a row for any that may be a student's."""
     kept = [(file.name, "nobody's") for file in pile.files]
     rows = [Refused(name, why) for name, why in pile.refused]
     for name, why in pile.others:
@@ -305,7 +305,7 @@ def _nobodys(pile: _Pile) -> tuple[list[str], list[Refused]]:
 
 
 def _by_reason(others: Iterable[tuple[str, str]], junk: Sequence[str]) -> list[str]:
-    """A note for each reason for which files are not graded, and one for what a computer made."""
+    """A note for each reason why files are not graded, and one for files made by software."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     for name, why in others:
         found[why].append(name)

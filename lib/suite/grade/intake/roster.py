@@ -1,9 +1,9 @@
-"""The tables that people write: the roster, whose each hand-in is by it, and marks by hand.
+"""Reads the tables that people write: the roster, which assigns hand-ins to people, and marks by hand.
 
-A table is CSV of any dialect and encoding, in which a damaged row costs that row alone. The roster is everybody in the
-class, from a list of your own or from a platform's export. It has a heading for an id and one for a name, as in
-names.toml; all other columns are kept. Two of them are read: `deadline`, an extension for one person, and SUBMITTED.
-Marks by hand have a row for a student and a puzzle, or without one about all that was handed in. Points are added.
+A table is CSV of any dialect and encoding; a damaged row costs only that row. The roster lists everybody in the class,
+from a list of your own or from a platform's export. It has a heading for an id and one for a name, as in names.toml;
+all other columns are kept. Two of them are read: `deadline`, an extension for one person, and SUBMITTED.
+Marks by hand have a row per student and puzzle, or without a puzzle for the whole submission. Points are added.
 
     id,student,puzzle,points,comment
     410003,Ann Lee,ddp,2,"A good sentence on why rank 0 waits."
@@ -29,27 +29,27 @@ from lib.suite.grade.intake.archives import KNOWN
 from lib.suite.grade.intake.submission import Collected, Submission, decoded, readable, told_apart
 
 MOST_BYTES: Final = 20_000_000
-MOST_LINES: Final = 200  # of one row: an open quotation mark takes no more with it
+MOST_LINES: Final = 200  # of one row: the most that an unclosed quotation mark can swallow
 DELIMITERS: Final = ",;\t"
 CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
-FORMULA: Final = ("=", "+", "-", "@", "|", "%")  # how a cell begins that a spreadsheet might work out
-# What begins so and is none: a number, and the dash that platforms write where there is nothing.
+FORMULA: Final = ("=", "+", "-", "@", "|", "%")  # beginnings of cells that a spreadsheet might evaluate
+# Cells that begin so but are no formula: a number, and the dash that platforms write for an empty cell.
 HARMLESS: Final = re.compile(r"-|[+-]?\d+(?:[.,]\d+)?%?")
 
 
 class TableError(ValueError):
-    """A file from which no table can be read. Says which, what was expected and how to put it right."""
+    """A file that holds no readable table. Says which, what was expected and how to fix it."""
 
 
 class Row(NamedTuple):
-    """The cells of a row by their headings, and the line of the file on which it begins."""
+    """The cells of a row by heading, and the line of the file where it begins."""
 
     line: int
     cells: Mapping[str, str]
 
 
 class Table(NamedTuple):
-    """The headings of a table, its rows, and in words what of it could not be read, with the line."""
+    """The headings of a table, its rows, and `problems`: what could not be read, and on which line."""
 
     headings: tuple[str, ...]
     rows: tuple[Row, ...]
@@ -57,13 +57,13 @@ class Table(NamedTuple):
 
 
 def neutral(text: str) -> str:
-    """Return a cell of one line that no spreadsheet takes for a formula."""
+    """Return a cell's text on one line, safe from being taken for a formula."""
     text = CONTROLS.sub(" ", text).strip()
     return f"'{text}" if text.startswith(FORMULA) and not HARMLESS.fullmatch(text) else text
 
 
 def written(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
-    """Return the text of a table, in which no spreadsheet takes a cell for a formula."""
+    """Return the text of a table whose cells no spreadsheet takes for formulas."""
     text = io.StringIO()
     safe = ([neutral(cell) if isinstance(cell, str) else cell for cell in row] for row in rows)
     csv.writer(text, lineterminator=end).writerows(safe)
@@ -71,14 +71,14 @@ def written(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
 
 
 def plain(text: str) -> str:
-    """Return the text of which `neutral` made this."""
+    """Return the text that `neutral` turned into this."""
     return text[1:] if text.startswith("'") and text[1:].startswith(FORMULA) else text
 
 
 def moment(text: str) -> datetime | None:
-    """Return a time, by the clock on the wall of who wrote it; None for what is none."""
+    """Return a time without its time zone; None if the text is no time."""
     text = text.strip()
-    for form in (None, *KNOWN["times"]["forms"]) if text else ():  # most of what is asked is empty
+    for form in (None, *KNOWN["times"]["forms"]) if text else ():  # most texts are empty
         try:
             found = datetime.fromisoformat(text) if form is None else datetime.strptime(text, form)
         except ValueError:
@@ -88,7 +88,7 @@ def moment(text: str) -> datetime | None:
 
 
 def read_table(path: Path) -> Table:
-    """Read a table whose first row has headings. TableError where there is none; OSError where there is no file."""
+    """Read a table whose first row has headings. TableError if there is none; OSError if there is no file."""
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
@@ -124,7 +124,7 @@ def read_table(path: Path) -> Table:
 
 
 def _records(name: str, lines: list[str], delimiter: str, problems: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """The rows with the lines on which they begin. A line that is none is named, and the next one is read."""
+    """The rows with the lines where they begin. A line that is no row is reported, and reading goes on."""
     at = 0
     while at < len(lines):
         reader = csv.reader(lines[at : at + MOST_LINES], delimiter=delimiter, strict=True)
@@ -149,12 +149,12 @@ NAMES: Final = (*((name,) for name in COLUMNS["name"]), *KNOWN["columns"]["names
 SUBMITTED: Final = ("submitted", "last modified (submission)")
 DEADLINE: Final = "deadline"
 ALIAS: Final = "alias"  # the name a student wants the class to see
-NO_STUDENT: Final = ("points possible", "")  # what stands for a student in Canvas's rows that are about columns
+NO_STUDENT: Final = ("points possible", "")  # the student's name in Canvas's rows about columns
 
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody in the roster: `id` and `name` as the file has them, all cells of the row, and the line it is on."""
+    """A person in the roster: `id` and `name`, all cells of the row, and its line."""
 
     id: str
     name: str
@@ -162,14 +162,14 @@ class Person:
     line: int = 0
 
     def cell(self, *names: str) -> str:
-        """Return the first cell under one of these headings, in capitals or not, in which something stands."""
+        """Return the first cell under one of these lower-case headings, in any case, that is not empty."""
         every = {heading.casefold(): text for heading, text in self.cells.items()}
         return next((every[name] for name in names if every.get(name)), "")
 
 
 class Roster(NamedTuple):
-    """The people of a class in the order of their file, its headings, its rows as they came, what of it is to be
-    looked at, and the headings that are the id and the name (`own`)."""
+    """The people of a class in the file's order, its headings, its rows as they were, its `problems`, and the headings
+    of the id and the name (`own`)."""
 
     people: tuple[Person, ...] = ()
     headings: tuple[str, ...] = ()
@@ -179,8 +179,8 @@ class Roster(NamedTuple):
 
 
 def read_roster(path: Path) -> Roster:
-    """Return the roster of a file. A row that is damaged, or has the id of another, is named in `problems`. TableError
-    where there is no column for ids or none for names; OSError where there is no file."""
+    """Read the roster in a file. A row that is damaged, or has another's id, is named in `problems`. TableError if
+    there is no column for ids or none for names; OSError if there is no file."""
     table = read_table(path)
     by_name = {heading.casefold(): heading for heading in reversed(table.headings)}
     id_heading = next((by_name[name] for name in COLUMNS["ids"] if name in by_name), None)
@@ -196,7 +196,7 @@ def read_roster(path: Path) -> Roster:
     taken: dict[str, Person] = {}
     for row in table.rows:
         name = " ".join(filter(None, (row.cells[one] for one in names)))
-        # Platforms write something around it: `Participant 12345` (Moodle), `#12345` (Brightspace).
+        # Platforms decorate ids: `Participant 12345` (Moodle), `#12345` (Brightspace).
         its_id = row.cells[id_heading]
         its_id = bare[1] if (bare := re.fullmatch(r"(?:\D* )?(\d+)", its_id)) else its_id.removeprefix("#")
         where = f"{path.name}, line {row.line}"
@@ -222,12 +222,12 @@ def read_roster(path: Path) -> Roster:
     return Roster(tuple(people), table.headings, table.rows, tuple(problems), (id_heading, *names))
 
 
-# -- whose each hand-in is --------------------------------------------------------------------------------------
+# -- owners of hand-ins -----------------------------------------------------------------------------------------
 
 
 def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str, ...]]:
-    """Return the hand-ins of a class by its roster: everybody is there, under the name and id of the roster, with
-    nothing where nothing came. Second, in words, what belongs to nobody in the roster, or cannot be told apart."""
+    """Assign hand-ins by the roster. Return one for everybody in it, under its name and id, empty if nothing came; and,
+    in words, what belongs to nobody in the roster, or is ambiguous."""
     people = roster.people
     by_id, by_login, by_name = (defaultdict[object, list[int]](list) for _ in range(3))
     for number, person in enumerate(people):
@@ -243,7 +243,7 @@ def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str
         student = submission.student
         shown = re.sub(r" \([^()]*\)$| \[\d+\]$", "", student) if submission.id else student
         ids = by_id.get(_key(submission.id)) or by_login.get(_key(submission.id or shown), [])
-        ids = ids if len(ids) == 1 else []  # what two have is nobody's
+        ids = ids if len(ids) == 1 else []  # an id that several share is nobody's
         names = by_name.get(_words(shown), [])
         if ids and not names and not _may_be(people[ids[0]].name, shown):
             problems.append(
@@ -270,7 +270,7 @@ def enrolled(collected: Collected, roster: Roster) -> tuple[Collected, tuple[str
         several = theirs.get(number, [Submission(person.name, ())])
         renamed |= {one.student: name for one in several}
         more = tuple((heading, text) for heading, text in person.cells.items() if heading not in roster.own)
-        # In one place or, as of two platforms, in several.
+        # Handed in in one place or in several, such as two platforms.
         together = replace(
             next((one for one in several if one.id), several[0]),
             student=name,
@@ -294,12 +294,12 @@ def _key(text: str) -> str:
 
 
 def _words(name: str) -> tuple[str, ...]:
-    """A name in whatever order and with whatever between its words: `Lee, Ann` is `Ann Lee`."""
+    """A name's words, whatever their order and punctuation: `Lee, Ann` is `Ann Lee`."""
     return tuple(sorted(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", name).casefold())))
 
 
 def _may_be(name: str, shown: str) -> bool:
-    """Tell whether a platform may show this name for somebody: it has a word of theirs in it, or hides who they are."""
+    """Tell whether a platform may show this name for a person: it contains a word of theirs, or is anonymous."""
     letters = "".join(re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", shown).casefold()))
     long = [word for word in _words(name) if len(word) > 1 or not word.isascii()]
     return not re.search(r"[^\W\d_]", shown) or "participant" in letters or any(word in letters for word in long)
@@ -313,14 +313,14 @@ LONGEST: Final = 10_000  # characters of a comment
 
 
 def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
-    """Return a gradebook with what the files say. A row that cannot be used is named in `problems`; all others count.
-    TableError for a file from which no row can be read; OSError where there is none."""
+    """Return a gradebook with the marks in the files. A row that cannot be used is named in `problems`; all others
+    count. TableError for a file without readable rows; OSError if there is no file."""
     said: dict[tuple[str, str], Mark] = {}
     places: dict[tuple[str, str], str] = {}
     asked = [one.puzzle for one in book.asked]
 
     def take(cells: Mapping[str, str], place: str) -> str:
-        """Take one row into `said`, and where its points stand into `places`; why it is not used, or not all of it."""
+        """Put one row into `said`, and the place of its points into `places`; return why it is not used in full."""
         its_id, name, puzzle, points_text, comment = (cells[column] for column in OF_MARKS)
         if not points_text and not comment:
             return ""
@@ -338,7 +338,7 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
         if not points_text:
             return ""
         try:
-            points = float(points_text.replace(",", "."))  # as spreadsheets of many countries write it
+            points = float(points_text.replace(",", "."))  # many countries' spreadsheets write a comma
         except ValueError:
             points = math.nan
         most = rules.weights(puzzle).get(BY_HAND) if puzzle else None
@@ -375,7 +375,7 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
 
 
 def to_fill_in(book: Gradebook, path: Path) -> None:
-    """Write a file of marks with a row for each student and puzzle, to be filled in by hand."""
+    """Write a file of marks to fill in by hand, with a row for each student and puzzle handed in."""
     rows: list[Sequence[str]] = [OF_MARKS]
     for student in book.students:
         there = [score.puzzle for score in student.scores if score.state != "absent"]

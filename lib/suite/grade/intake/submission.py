@@ -1,8 +1,8 @@
 """One student's submission: what the name of a file says, its text, and which file counts for each puzzle.
 
-Nothing is held of a file but the place from which its text is read when it is wanted. The latest attempt counts. Within
-it the file that is called after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) goes before others, then one in which
-something was written before the untouched stub, then the one that is no copy, then the first by name.
+Only a file's place is kept, and its text is read from there when needed. The latest attempt counts. Within it, a file
+named after the puzzle (`05_fsdp.ipynb`, `fsdp (1).py`) precedes others, then one that was worked on precedes an
+untouched stub, then an original precedes a copy, then the first by name wins.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lib.suite.grade.intake.archives import KNOWN, Place, Unreadable, within
 from lib.suite.submissions.source import Source, SourceError
 
 LONGEST: Final = 120  # characters of a name that are shown
-# Characters of a name in which a puzzle is looked for: what compares patterns takes long with what is made for it.
+# Characters of a name that are searched for a puzzle: crafted names could make patterns slow.
 LONGEST_STEM: Final = 300
 MOST_NAMES: Final = 20  # names that a sentence lists
-# Invisible characters without which Persian, and some emoji, are not what they are.
+# Invisible characters that Persian and some emoji need.
 JOINERS: Final = frozenset("\u200c\u200d") | frozenset(map(chr, range(0xE0020, 0xE0080)))
 COPY: Final = re.compile(KNOWN["files"]["copy"])
 
 
 class Stem(NamedTuple):
-    """A file's name without its ending: the `puzzle` that it is called after, the `rest`, and which `copy` it is."""
+    """A file's name without its ending: the `puzzle` it is named after, the `rest`, and the number of the `copy`."""
 
     puzzle: str | None
     rest: str
@@ -40,8 +40,8 @@ class Stem(NamedTuple):
 
 
 def readable(name: str) -> str:
-    """Return a name as it is shown everywhere: one line, no control characters, nothing that turns the direction of
-    writing, not too long, and encodable; a long one ends in a digest, so that two of them differ."""
+    """Return a name as it is shown everywhere: one line, no control characters, nothing that changes the direction of
+    writing, not too long, and encodable; a long one ends in a digest, so that different names stay different."""
     text = unicodedata.normalize("NFC", name)
     odd = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")} - JOINERS
     text = "".join("\ufffd" if char in odd else char for char in text).strip()
@@ -51,8 +51,8 @@ def readable(name: str) -> str:
 
 
 def told_apart(people: Iterable[tuple[str, str]], others: Iterable[str] = ()) -> list[str]:
-    """Return what each is called, of whom there are name and id: with the id where two have one name, and never as
-    another is. `others` come after them, and are called so already."""
+    """Return a unique name for each person, given name and id: the id is added if several share the name. `others`
+    come after them, and have their names already."""
     people = list(people)
     alike, taken = Counter(name for name, _ in people), Counter[str]()
     found: list[str] = []
@@ -64,19 +64,19 @@ def told_apart(people: Iterable[tuple[str, str]], others: Iterable[str] = ()) ->
 
 
 def listed_names(names: Sequence[str]) -> str:
-    """Names in a sentence, of very many their beginning: "a, b and 3 more"."""
+    """List names in a sentence, but only the first ones of many: "a, b and 3 more"."""
     more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
     return ", ".join(names[:MOST_NAMES]) + more
 
 
 def ending(name: str) -> str:
-    """Return the ending of a file's name in small letters, with its dot; "" where it has none."""
+    """Return the ending of a file's name in lower case, with its dot; "" if it has none."""
     before, dot, after = name.rpartition(".")
     return f".{after.lower()}" if before and dot and len(after) <= 10 else ""
 
 
 def is_gradable(name: str) -> bool:
-    """Return whether a file of that name can be graded: a notebook or Python."""
+    """Tell whether a file of that name can be graded: a notebook or Python."""
     return ending(name) in (".ipynb", ".py")
 
 
@@ -92,7 +92,7 @@ def stem_of(name: str) -> Stem:
 
 
 def _puzzle_in(stem: str) -> tuple[str | None, str]:
-    """The puzzle that a name begins or ends with, and what else there is of the name."""
+    """The puzzle that a name begins or ends with, and the rest of the name."""
     before, after = _patterns()
     if found := before.fullmatch(stem) or after.fullmatch(stem):
         return found["puzzle"].lower(), (found["rest"] or "").strip(" _-.")
@@ -101,7 +101,7 @@ def _puzzle_in(stem: str) -> tuple[str | None, str]:
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """The name of a puzzle, with its number or without, at the beginning of a name and at its end."""
+    """Patterns for a puzzle's name, with or without its number, at the beginning and at the end of a name."""
     ids = "|".join(sorted(PUZZLES, key=lambda puzzle: (-len(puzzle), puzzle)))
     puzzle = rf"(?:\d{{1,3}}[_ -])?(?P<puzzle>{ids})"
     flags = re.IGNORECASE | re.DOTALL
@@ -115,8 +115,8 @@ CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 
 
 def decoded(data: bytes) -> tuple[str, int | None]:
-    """Read bytes as text in UTF-8, UTF-16 or UTF-32, as a mark at their beginning says, or which of the first are 0;
-    else in Windows-1252, and then return the place of the first byte that does not fit, too."""
+    """Read bytes as UTF-8, UTF-16 or UTF-32, by a byte order mark or by zeros among the first bytes; else as
+    Windows-1252, and then also return the index of the first byte that did not fit."""
     try:
         return data.decode(json.detect_encoding(data)), None
     except UnicodeDecodeError as error:
@@ -124,8 +124,7 @@ def decoded(data: bytes) -> tuple[str, int | None]:
 
 
 def source_of(name: str, data: bytes) -> Source:
-    """Return the code of a file called `name` that can be graded. Unreadable, with a sentence for people, where there
-    is none."""
+    """Return the code of a gradable file called `name`. Unreadable, with a sentence for people, if there is none."""
     is_notebook = ending(name) == ".ipynb"
     wanted = "a notebook" if is_notebook else "Python"
     if (kind := next((kind for mark, kind in SIGNATURES.items() if data.startswith(mark)), None)) is not None:
@@ -135,7 +134,7 @@ def source_of(name: str, data: bytes) -> Source:
         raise Unreadable("is binary, and no text; hand in the notebook or .py itself, saved in UTF-8")
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<head", "<body")):
         raise Unreadable(f"is a web page, and not {wanted}: perhaps the page of a login was saved in its place")
-    if is_notebook:  # each value begins with a bracket, or comes after a comma
+    if is_notebook:  # each value begins with a bracket or follows a comma
         within("brackets and commas", sum(map(text.count, "[{,")), "clear its outputs, and hand it in again")
     shown = readable(name)
     shown = shown[: len(shown) - len(ending(name))] + ending(name)
@@ -147,15 +146,15 @@ def source_of(name: str, data: bytes) -> Source:
 
 # -- submission ----------------------------------------------------------------------------------------------------
 
-# When a file was handed in, later ones being greater: the time that the platform says, which of the paths that were
-# given, and a number that the platform put behind the name of a file that was handed in again.
+# When a file was handed in, later is greater: the platform's time, the index of the given path, and the number that
+# the platform appended to the name of a resubmitted file.
 Attempt = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A notebook or .py that was handed in. `name` is its path as people know it, `parts` that within the submission.
-    Its text is read from its `place`: Unreadable where that is no longer possible."""
+    """A notebook or .py that was handed in. `name` is its path as shown to people, `parts` the one within the
+    submission. Its text is read from its `place`: Unreadable if that is no longer possible."""
 
     name: str
     place: Place
@@ -169,17 +168,16 @@ class File:
         return stem_of(self.parts[-1])
 
     def source(self) -> Source:
-        """Its code. Unreadable where there is none."""
+        """Return its code. Unreadable if there is none."""
         return source_of(self.parts[-1], self.place.read())
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A student's submission: the files that can be graded, earliest attempt first, and in words what became of all
-    others (`notes`).
+    """A student's submission: the files that can be graded, earliest attempt first, and `notes` on all others.
 
-    The `platform` that named the files calls the student `id`, marked something of it as `late`, and wrote `before` in
-    front of each name. The roster calls them `roster_id`, and `more` are its further columns.
+    The `platform` that named the files gave the student an `id`, marked some file as `late`, and put `before` in front
+    of each name. The roster has `roster_id` for the student, and `more` are its further columns.
     """
 
     student: str
@@ -193,7 +191,7 @@ class Submission:
     more: tuple[tuple[str, str], ...] = ()
 
     def sources(self) -> Iterator[tuple[File, Source | Refused]]:
-        """Yield each file with its code; with a row for the report where it has none that can be read."""
+        """Yield each file with its code, or with a row for the report if it cannot be read."""
         for file in self.files:
             try:
                 yield file, file.source()
@@ -203,8 +201,8 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """All that was handed in: a submission for each student, by name; what cannot be graded; and `notes` on files that
-    are nobody's, such as the platform's own."""
+    """All that was handed in: a submission for each student, by name; what cannot be graded; and `notes` on files
+    without an owner, such as the platform's own."""
 
     submissions: tuple[Submission, ...]
     refused: tuple[Refused, ...] = ()
@@ -215,13 +213,13 @@ class Collected:
 
 IMPORTS: Final = re.compile(r"^[ \t]*(?:from|import)[ \t].*", re.MULTILINE)
 MOST_MODULES: Final = 50  # modules that a file may bring
-MOST_CODE_TOGETHER: Final = 8 * 2**20  # characters of code of one student that are held at once
+MOST_CODE_TOGETHER: Final = 8 * 2**20  # characters of one student's code held at once
 REASONS: Final[list[str]] = KNOWN["files"]["passed_over"]
 
 
 class Chosen(NamedTuple):
-    """The part of a submission that is graded: the file and the code of each puzzle that is there, what is to be
-    said of the rest, and a row for each file that could not be read."""
+    """The part of a submission that is graded: the file and code for each puzzle found, notes on the rest, and a row
+    for each file that could not be read or lacks its puzzle's function."""
 
     of: Mapping[str, tuple[File, Source]]
     notes: tuple[str, ...] = ()
@@ -229,7 +227,7 @@ class Chosen(NamedTuple):
 
 
 def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
-    """Read the files of a submission, and say which one counts for each of `puzzles`."""
+    """Read the files of a submission, and choose the one that counts for each of `puzzles`."""
     read: dict[File, Source] = {}
     refused: list[Refused] = []
     held = 0
@@ -256,7 +254,7 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
         if not (candidates := [file for file in sources if puzzle in defined[file]]):
             continue
         latest = max(file.attempt for file in candidates)
-        ranks = {  # smallest first, by place of REASONS
+        ranks = {  # smallest first, in the order of REASONS
             file: (
                 file.attempt != latest,
                 file.stem.puzzle != puzzle,
@@ -284,8 +282,8 @@ def chosen(submission: Submission, puzzles: Sequence[str]) -> Chosen:
 
 
 def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str = "") -> list[Refused]:
-    """Return a row for each of some puzzles that a file is there for, and whose function it does not define. It is
-    there for the puzzle that it is called after, else for those of whose notebooks it has text."""
+    """Return a row for each of `puzzles` that a file is for, but whose function it does not define. It is for the
+    puzzle it is named after, else for those whose notebooks' text it contains."""
     its = source.spoken_of() if file.stem.puzzle is None else {file.stem.puzzle}
     claims = [puzzle for puzzle in puzzles if puzzle in its]
     found = source.puzzles(claims)
@@ -301,10 +299,10 @@ def renamed_in(file: File, source: Source, puzzles: Iterable[str], student: str 
 
 
 def _modules(file: File, sources: Mapping[File, Source]) -> dict[str, File]:
-    """The .py in a file's folder and below, of its attempt, that it imports, and that those import, by path from it."""
+    """The .py files of the same attempt, in a file's folder or below, that it imports, even indirectly, by path."""
     folder = file.parts[:-1]
     beside = {
-        f"{'/'.join(other.parts[len(folder) :])[:-3]}.py": other  # whose ending may be in capitals
+        f"{'/'.join(other.parts[len(folder) :])[:-3]}.py": other  # the ending may be in upper case
         for other in sources
         if other != file
         and ending(other.parts[-1]) == ".py"
