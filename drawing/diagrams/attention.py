@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 class Turning(NamedTuple):
-    """The attention of a run, step by step, to so many tokens."""
+    """The attention of a run, step by step, with its number of tokens."""
 
     name: str
     ranks: int

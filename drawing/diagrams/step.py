@@ -116,7 +116,7 @@ LISTED: Final = 40  # things that are told in words
 def draw_step(run: Any, rank: int = 0) -> Picture:
     """Draw the life of one training step on one rank: what it does to each layer, numbered in order.
 
-    `run` is a Trace, or the Models that simulate returned. It is made for small runs; of many layers some are shown.
+    `run` is a Trace, or the Models that simulate returned. It suits small runs; of many layers it shows only some.
     """
     if (why := nothing_to("draw", run)) is not None:
         return note(why)

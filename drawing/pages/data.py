@@ -156,7 +156,7 @@ def _part(place: Place) -> str:
 
 
 BUDGET: Final = 40_000
-"""Events in one page; of a larger run its first ranks are shown. A page of so many has some 8 MB."""
+"""Most events in one page; a larger run shows its first ranks. A page of this size has some 8 MB."""
 
 
 def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
 
 
 def shown_ranks(trace: Trace) -> int:
-    """Count the ranks that the page shows: as many as there is a budget of events for, and at least one."""
+    """Count the ranks that the page shows: as many as the budget of events allows, and at least one."""
     events = [*accumulate(len(program.events) for program in trace.programs[:128])]
     return max(1, sum(count <= BUDGET for count in events))
 
