@@ -1,10 +1,10 @@
-"""Pictures of values and of schedules. Importing it makes notebooks show them unasked.
+"""Pictures of values and of schedules. Importing it makes notebooks show them automatically.
 
 All but `step_through`, `draw_ring` and `draw_gallery` give a Picture: notebooks show it, `picture.save("name.svg")`
 writes it (or .png or .pdf), and to chalk it is a diagram like any other. A picture is one function from a Trace or a
 value to plain marks (see scene), and nothing here runs a student's code. `step_through` gives a page to scrub through a
 run, `draw_ring` one to step through a collective, and `draw_gallery` one with the schedules of pipelines: HTML files.
-`puzzle_map` draws what to solve before what.
+`puzzle_map` draws the order in which to solve puzzles.
 """
 
 from importlib import import_module
@@ -62,8 +62,8 @@ _HOMES = {
     "drawing.values": "draw_group",
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
-"""Where each public name lives. It is imported when it is first asked for: a command that draws one timeline needs
-neither meshes nor maps."""
+"""The module of each public name, imported on first use: a command that draws one timeline needs neither meshes nor
+maps."""
 
 
 def __getattr__(name: str) -> object:

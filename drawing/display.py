@@ -1,6 +1,6 @@
-"""Notebooks show values, Traces, verdicts and errors by themselves, by one table that `picture_of` reads, too.
+"""Notebooks show values, Traces, verdicts and errors by themselves, from one table that `picture_of` reads too.
 
-IPython is not imported, only asked for where it is there already: `import drawing` works, and is as quick, without.
+IPython is never imported, only used where it is already loaded: `import drawing` works, just as fast, without it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from lib.values.values import Value
 
 
 class Shown(NamedTuple):
-    """The way to show things of a class: their picture, and the text beside it if it is not the picture's words."""
+    """How to show things of a class: their picture, and the text beside it where it is not the picture's words."""
 
     picture: Callable[[Any], Picture]
     text: Callable[[Any], str] | None = None
@@ -84,11 +84,11 @@ def picture_of(thing: Any) -> Picture:
 
 Bundle = dict[str, str]
 CellName = Callable[[str], tuple[str, str] | None]
-FRAMES: Final = 8  # lines of a student's code that an error shows at most; of more, the first two and the last ones
+FRAMES: Final = 8  # most lines of a student's code that an error shows; beyond that, the first two and the last ones
 
 
 def register() -> None:
-    """Tells a running IPython how to show what is ours. Doing it twice changes nothing."""
+    """Tell a running IPython how to show our objects. A second call changes nothing."""
     shell = notebook()
     if shell is None:
         return
@@ -113,12 +113,12 @@ def _bundle(thing: Any, shown: Shown) -> Bundle:
 def _on_error(
     shell: Any, kind: type[BaseException], error: BaseException, tb: TracebackType | None, tb_offset: int | None = None
 ) -> list[str] | None:
-    """Shows an error of ours, or one that came through our code: the student's own lines, the message, and the run up
-    to there. It stays an error. All others are shown as IPython does."""
+    """Show an error of ours, or one that came through our code: the student's own lines, the message, and the run up
+    to there. It stays an error. IPython shows all others."""
     ours = isinstance(error, PuzzleError) or isinstance(getattr(error, "trace", None), Trace)
     if not ours and not any(frame.f_code.co_filename.startswith(OURS) for frame, _ in traceback.walk_tb(tb)):
         has_run = next(student_frames(tb), None) is not None
-        if isinstance(error, IndentationError) and not has_run:  # a cell that is no Python has not run at all
+        if isinstance(error, IndentationError) and not has_run:  # a cell with a syntax error has not run at all
             shell.showindentationerror()
         else:
             shell.showtraceback((kind, error, tb), tb_offset=tb_offset, running_compiled_code=has_run)
@@ -162,5 +162,5 @@ def error_text(
 
 
 def student_frames(tb: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    """Return the frames of a traceback that are the student's, with the line of each."""
+    """Return the student's frames of a traceback, with the line of each."""
     return ((frame, line) for frame, line in traceback.walk_tb(tb) if is_students(frame.f_code))

@@ -1,8 +1,8 @@
-"""The map of the puzzles: a card for each on the core path, what it teaches, and arrows from what it needs. Easy ones
-are at the top. Those that deepen another, and may be skipped, are small labels below the cards of their chapter.
+"""The map of the puzzles: a card for each on the core path, with what it teaches, and arrows from its prerequisites.
+Easy ones are at the top. Optional ones, which deepen another, are small labels below the cards of their chapter.
 
-Each chapter has a panel; its cards lie in rows, a puzzle below all that it needs of its chapter. An arrow that has to
-pass other rows goes between their cards (the layers, dummy nodes and barycentres of Sugiyama, Tagawa and Toda 1981).
+Each chapter has a panel; its cards lie in rows, a puzzle below all its prerequisites in the chapter. An arrow that has
+to pass other rows goes between their cards (layers, dummy nodes and barycentres of Sugiyama, Tagawa and Toda 1981).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from lib.puzzles.puzzle import Puzzle
 from lib.puzzles.records import Chapter, chapters
 
 WIDTH: Final = 240
-"""Pixels of a card, as all that follow; LANE is for an arrow that passes a row, BETWEEN lies between two rows."""
+"""Pixels of a card, as all sizes below; LANE is for an arrow that passes a row, BETWEEN separates two rows."""
 STEP, MOST, GAP, LANE, BETWEEN, MARGIN, INSIDE = 15, 5, 14, 12, 42, 10, 12
 ROOM: Final = 840 - 2 * MARGIN - 2 * INSIDE
-"""Pixels that the rows of a panel may take, so that nothing is made smaller where it is shown."""
+"""Pixels that the rows of a panel may take, so that the picture is never scaled down."""
 LINE: Final = 16
-CHIP: Final = 22  # how high the label of a puzzle is that may be skipped
+CHIP: Final = 22  # height of the label of an optional puzzle
 BADGE, BAR, SIZE = 10, 110, TEXT
 
 
 @dataclass(eq=False)
 class Place:
-    """A card, or (without a name) the place where an arrow passes a row. `x` is its middle."""
+    """A card, or (without a name) a place where an arrow passes a row. `x` is its middle."""
 
     name: str | None
     row: int
@@ -50,10 +50,10 @@ Rows = list[list[Place]]
 
 
 def puzzle_map(puzzles: Mapping[str, Puzzle], *, solved: Collection[str] = ()) -> Picture:
-    """Return the picture of a curriculum. `solved` are the ids of the puzzles that get a mark; the next one on the core
-    path is marked, too. In a notebook each card is a link to the puzzle's own notebook, in the same folder or below it.
+    """Return the picture of a curriculum. `solved` has the ids of puzzles to mark as solved; the next one on the core
+    path is marked too. In a notebook each card is a link to the puzzle's own notebook, in the same folder or below it.
 
-    Raises ValueError where a puzzle needs one that there is not, or itself by a detour.
+    Raises ValueError where a puzzle needs one that does not exist, or needs itself through others.
     """
     is_table = isinstance(puzzles, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
     if not is_table or not all(hasattr(stop, "needs") for stop in puzzles.values()):
@@ -92,8 +92,8 @@ def depths(puzzles: Mapping[str, Puzzle]) -> dict[str, int]:
 
 
 def _arranged(puzzles: Mapping[str, Puzzle], across: int) -> Rows:
-    """The rows of a chapter, each from left to right. None comes before what it needs, and there are at most so many
-    cards in each: one for which there is no room goes to the next."""
+    """The rows of a chapter, each from left to right. No puzzle comes before its prerequisites, and a row has at most
+    `across` cards: one without room goes to the next."""
     cards: dict[str, Place] = {}
     for name in puzzles:
         above = [cards[need].row for need in puzzles[name].needs if need in puzzles]
@@ -125,7 +125,7 @@ def _arranged(puzzles: Mapping[str, Puzzle], across: int) -> Rows:
 
 
 def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
-    """Puts each place where it wants to be, or as near as its neighbours let it. The row stays centred."""
+    """Put each place where it wants to be, or as near as its neighbours allow. The row stays centred."""
     right = float("-inf")
     for place in row:
         place.x = max(wish[place], right + place.width / 2)
@@ -136,7 +136,7 @@ def _settle(row: list[Place], wish: Mapping[Place, float]) -> None:
 
 
 class _Panel:
-    """A chapter: its title, how far one is, what it is about, and the cards of its puzzles."""
+    """A chapter: its title, the progress, its subject, and the cards of its puzzles."""
 
     def __init__(
         self, name: str, puzzles: Mapping[str, Puzzle], depth: dict[str, int], solved: Collection[str], here: str | None
@@ -161,7 +161,7 @@ class _Panel:
         lines = [[sum(map(len, _said(self.mine[place.name]))) for place in row if place.name] for row in self.rows]
         self.high = [max(80, 28 + STEP * max(counts)) for counts in lines]  # the minutes lie on the lower edge
         self.cards = sum(self.high) + BETWEEN * max(0, len(self.rows) - 1)
-        # How long a notebook takes, with those of its parts that are skipped only where it is.
+        # The minutes of a notebook, with those of its parts that are skipped only with it.
         self.minutes = {key: puzzles[key].minutes for key in every}
         for stop in puzzles.values():
             if stop.part_of in self.minutes and stop.deepens in ("", puzzles[stop.part_of].deepens):
@@ -186,7 +186,7 @@ class _Panel:
         return links + list(self._labels(scene, MARGIN + INSIDE, self.top + self.cards + self.between))
 
     def _labels(self, scene: Scene, left: float, top: float) -> Iterator[Link]:
-        """The puzzles that may be skipped, each a label with its minutes."""
+        """The optional puzzles, each a label with its minutes."""
         for name, x, y, wide in self.chips:
             if name not in self.puzzles:
                 scene.add(Text(left + x, top + y + CHIP / 2, name, SIZE, SOFT))
@@ -233,7 +233,7 @@ class _Panel:
         return [stop for need, stop in self.puzzles.items() if need in needs]
 
     def _tag(self, name: str) -> tuple[str, float]:
-        """Return the words on the edge of its card, and where on it they end."""
+        """Return the words on the edge of a puzzle's card, and where on it they end."""
         needs = self._elsewhere(name)
         words = f"after {', '.join(stop.label for stop in needs)}"
         return (words, 8 + text_width(words, SIZE) + 14) if needs else ("", 0.0)
@@ -280,8 +280,8 @@ def _chip(stop: Puzzle, minutes: int) -> str:
 def _chips(
     names: Sequence[str], minutes: Mapping[str, int], puzzles: Mapping[str, Puzzle]
 ) -> list[tuple[str, float, float, float]]:
-    """Where the labels of the puzzles that may be skipped lie, in lines: a name (or words before those that deepen one
-    puzzle), its left, its top, and its width."""
+    """The places of the labels of optional puzzles, in lines: a name (or words before those that deepen one puzzle),
+    its left, its top, and its width."""
     found: list[tuple[str, float, float, float]] = []
     groups: dict[str, list[str]] = {}
     for name in names:

@@ -1,5 +1,5 @@
-"""Pictures of plans: bytes beside the memory of a GPU, the step of a pipeline, many plans, predictions, and from how
-many tokens on what is sent is hidden."""
+"""Pictures of plans: bytes beside a GPU's memory, the step of a pipeline, many plans, predictions, and the number of
+tokens that hides communication."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lib.plan.timing import Span
 
 
 def _require(things: object, kind: type[Any], said: str) -> None:
-    """Raise ValueError, with what a function takes, unless things, or what a mapping has of them, are one or more of a
+    """Raise ValueError, saying what a function takes, unless things, or the values of a mapping, are one or more of a
     kind."""
     found = cast("Mapping[Any, object]", things).values() if isinstance(things, Mapping) else things
     every = [*cast("Iterable[object]", found)] if isinstance(found, Iterable) else []
@@ -43,11 +43,11 @@ MEMORY_LOOKS: Final = {
     "logits": KINDS["activation gradient"],
 }
 """The colours of the kinds of bytes: those of the five kinds of value."""
-BAR, HIGH = 30, 18  # pixels from one bar to the next, and of a bar
+BAR, HIGH = 30, 18  # pixels from one bar to the next, and the height of a bar
 
 
 def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory of the GPU that holds most") -> Picture:
-    """Draw the memory of plans, by their names, below each other, and the `limit` in bytes as a line."""
+    """Draw the memory of plans by name, one below another, with the `limit` in bytes as a line."""
     said = "draw_memory takes plans by name, with their Memory as memory_of gives it, and a limit in bytes"
     _require(plans, Memory, said)
     if not isinstance(limit, int | float) or not 0 < limit < inf:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -76,7 +76,7 @@ def draw_memory(plans: Mapping[str, Memory], limit: float, title: str = "Memory 
 
 
 ROW: Final = 22
-MOST: Final = 20_000  # passes, at most, of a picture
+MOST: Final = 20_000  # most passes in a picture
 PASSES: Final = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
 OPEN: Final = {
     "tp": ("tensor", TINTS["communication"]),
@@ -89,7 +89,7 @@ OPEN: Final = {
 
 def draw_plan(spans: Sequence[Span], title: str) -> Picture:
     """Draw the passes of a step (`lib.plan.timing.timeline`), a line for each rank of its pipeline, as all ranks of a
-    stage are alike. ValueError for none, or for more than can be seen."""
+    stage are alike. ValueError for none, or for too many to be seen."""
     said = f"draw_plan draws 1 to {MOST:,} passes, as timeline(model, cluster, plan) of lib.plan.timing gives them"
     _require(spans, Span, said)
     if len(spans) > MOST:
@@ -133,7 +133,7 @@ def draw_plan(spans: Sequence[Span], title: str) -> Picture:
 
 
 FEWER: Final = 0.9
-"""Of plans that nothing beats one gets a number where it needs less than this share of the memory of the one before."""
+"""An unbeaten plan gets a number where it needs less than this share of the memory of the last plan with one."""
 LINE: Final = 18
 
 
@@ -141,8 +141,8 @@ def draw_plans(
     front: Sequence[Candidate], others: Sequence[Candidate] = (),
     marked: Mapping[str, Candidate] | None = None, title: str = "Plans that fit",
 ) -> Picture:  # fmt: skip
-    """Draw plans by seconds and GiB: the `front` of those that nothing beats, up to twice as long as the fastest and
-    with a row below, `others` as small dots, and what is `marked` by its name, such as what was published."""
+    """Draw plans by seconds and GiB: the `front` of unbeaten plans, up to twice as long as the fastest and with a row
+    below, `others` as small dots, and those `marked`, by name, such as published plans."""
     for some in (front, others or front, marked or front):
         _require(some, Candidate, "draw_plans takes plans that fit, as the front and the candidates of a search are")
     named = dict(marked or {})
@@ -198,8 +198,8 @@ LOOKS: Final = {"fitted": (PAPER, MINE), "held out": (ACCENT, PAPER), "fails": (
 
 
 def draw_predictions(runs: Sequence[Prediction], title: str = "Seconds of a step, predicted and published") -> Picture:
-    """Draw predicted over published seconds, both as logarithms, with a band of 10 percent. Fitted runs are hollow,
-    held-out ones full, and those where the model fails red and named."""
+    """Draw predicted over published seconds, on logarithmic axes, with a band of 10 percent. Fitted runs are hollow,
+    held-out ones filled, and those where the model fails red and named."""
     _require(runs, Prediction, "draw_predictions takes one Prediction or more")
     every = [value for run in runs for value in (run.predicted, run.published)]
     low, high, wide = log10(min(every)) - 0.1, log10(max(every)) + 0.1, log10(1 + WITHIN)
@@ -233,9 +233,9 @@ TALLEST: Final = 64.0
 
 
 def draw_roofline(curves: Mapping[str, Sequence[tuple[int, float]]], title: str) -> Picture:
-    """Draw the curves of `lib.plan.resources.roofline`, both axes as logarithms of base 2: below the line at 1 what is
-    sent takes longer than the work, and a ring marks from how many tokens on it does not. ValueError without a curve,
-    or with one that has no two points."""
+    """Draw the curves of `lib.plan.resources.roofline`, on axes in logarithms of base 2: below the line at 1
+    communication takes longer than the work, and a ring marks where it no longer does. ValueError without a curve, or
+    for a curve of fewer than two points."""
     takes = "draw_roofline draws curves of two points or more, as lib.plan.resources.roofline gives them"
     _require(curves, list, takes)
     if any(len(curve) < 2 for curve in curves.values()):

@@ -1,8 +1,8 @@
-"""Pictures of values: the network as a row of layers, with what is held highlighted in its place.
+"""Pictures of values: the network as a row of layers, with each value held highlighted in its place.
 
-In a slot shards go down, so a quarter of a weight is a quarter of its slot, and its columns across. Batches of
+In a slot shards go down, so a quarter of a weight is a quarter of its slot, and its columns go across. Batches of
 activations go across, and their features down. A gradient is as large as its weight however many batches are summed in
-it: they are written on it, and counted by dots. Several values that would lie on each other are sheets of a stack.
+it: they are written on it, and counted by dots. Values that would overlap are sheets of a stack.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from lib.values.placement import Part, Place
 from lib.values.values import Activation, ActivationGrad, OptState, Value, Weight, WeightGrad, describe
 
 MARGIN: Final = 14
-NUMBERED: Final = 8  # shards that have numbers, for which a slot is high enough
+NUMBERED: Final = 8  # most shards that a slot has room to number
 LISTED: Final = 12
 NOTED: Final = 3  # notes on how values are cut, in one line
-COLUMNS: Final = 12  # layers shown side by side; of a deeper network only those that the picture is about
+COLUMNS: Final = 12  # layers shown side by side; a deeper network shows only those that the picture is about
 NAMES: Final = {"layer": ("weight", "optimizer", "gradient"), "between": ("activation", "gradient")}
 
 
 class Slot(NamedTuple):
-    """The place of a value: in layer number `place` or in what goes into it, in which row, and which part of the slot.
+    """The place of a value: in layer number `place` or in its input, in which row, and which part of the slot.
 
-    `summed`: its batches are added up in it and take no room. `shards` go down; of an activation they are rows.
-    `columns` go across; of an activation they are features, in each of its batches. `partial` names the part of a sum
+    `summed`: its batches are added up in it and take no room. `shards` go down; in an activation they are rows.
+    `columns` go across; in an activation they are features, in each of its batches. `partial` names the part of a sum
     that it is.
     """
 
@@ -51,7 +51,7 @@ class Slot(NamedTuple):
 
     @property
     def across(self) -> tuple[frozenset[int], int]:
-        """The parts that lie across, and of how many: columns of a weight, batches of an activation, features in it."""
+        """The parts that lie across, and their total: columns of a weight, batches of an activation, features in it."""
         if self.column == "layer":
             return self.columns, self.total_columns
         if self.total_columns == 1:
@@ -67,12 +67,12 @@ LANES: Final[dict[type[Value], tuple[str, int]]] = {
     Activation: ("between", 0),
     ActivationGrad: ("between", 1),
 }
-"""In which column, and in which of its slots, each kind of value lies."""
+"""The column, and the slot in it, of each kind of value."""
 
 
 def slot(value: Any) -> Slot:
-    """Return the place of a value in the network: of a weight its first dim goes down and the next across, of an
-    activation the first goes across, the next down, and what is cut of the others in each piece of the first."""
+    """Return the place of a value in the network: the first dim of a weight goes down and the next across; the first
+    of an activation goes across, the next down, and cuts along the others lie in each piece of the first."""
     kind = next((kind for kind in LANES if isinstance(value, kind)), None)
     if kind is None:
         hint = "; did you forget `await`?" if is_awaitable(value) else ""
@@ -87,12 +87,12 @@ def slot(value: Any) -> Slot:
 
 
 def _cut(part: Part) -> tuple[frozenset[int], int]:
-    """Return the pieces of a dim that are there, and of how many."""
+    """Return the pieces of a dim that are there, and their total."""
     return (frozenset([0]), 1) if part.whole else (frozenset(part.pieces), part.grid)
 
 
 def _partial(place: Place) -> str:
-    """Name the part of a sum that a value is, if it is one. Batches are told by themselves."""
+    """Name the part of a sum that a value is, if it is one. Batches are named elsewhere."""
     sums = [one for one in place.rest if one[0] in place.schema.roles[place.schema.ndim :]]
     if not all(pieces for _, pieces, _ in sums):
         return "nothing"
@@ -108,7 +108,7 @@ def picture_of_value(value: Value) -> Picture:
 
 
 def draw_group(group: Any) -> Picture:
-    """Draw all values of a store, a dict or a list in one picture of the network, with the keys they have there."""
+    """Draw all values of a store, a dict or a list in one picture of the network, with their keys."""
     if isinstance(group, Value):
         return picture_of_value(group)
     if isinstance(group, Mapping):
@@ -127,7 +127,7 @@ def _picture(items: list[tuple[str, Value]], words: str) -> Picture:
     slots = Counter((slot(value), value.kind) for _, value in items)
     layers = max(1, *(value.layers for _, value in items))
     lines = _lines(items)
-    # What is cut along many dims has long words, for which there is one column.
+    # Values cut along many dims have long words, which need a single column.
     long = any(value.place.rest and text_width(text, TEXT) > 378 for (text, _), (_, value) in zip(lines, items))  # noqa: B905
     per_column = -(-len(lines) // (2 if len(lines) > 6 and not long else 1))
     used = -(-len(lines) // per_column)
@@ -234,7 +234,7 @@ def _slot(width: float, height: float, name: str, here: list[tuple[Slot, str, in
 
 
 def _sheets(parts: Iterable[Slot]) -> list[list[Slot]]:
-    """Values that lie beside each other in one slot are on one sheet; what would lie on another is on the next."""
+    """Group values into sheets: those side by side in a slot share one, and any that would overlap goes to the next."""
     found: list[list[Slot]] = []
     for part in parts:
         sheet = next((sheet for sheet in found if not any(_overlap(part, other) for other in sheet)), None)
@@ -261,7 +261,7 @@ def _overlap(one: Slot, other: Slot) -> bool:
 
 
 def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
-    """Fills the cells of a slot that a value covers: columns of batches times rows of shards."""
+    """Fill the cells of a slot that a value covers: columns of batches times rows of shards."""
     x, y, width, height = box
     held, columns = part.across[0], max(1, part.across[1])
     wide, high = width / columns, height / max(1, part.total)
@@ -278,7 +278,7 @@ def _part(scene: Scene, part: Slot, fill: str, box: Box) -> None:
 
 
 def _numbers(scene: Scene, part: Slot, fill: str, box: Box) -> None:
-    """Write on a value which shards and which batches it is."""
+    """Write the numbers of its shards and batches on a value."""
     x, y, width, height = box
     held, across = part.across if part.column == "layer" else (part.batches, part.total_batches)
     wide, high = width / max(1, across), height / max(1, part.total)
@@ -311,7 +311,7 @@ def batches_in(part: Slot) -> str:
 
 
 def _summed(scene: Scene, part: Slot, fill: str, box: Box) -> None:
-    """Write on a gradient which batches are in it, with a dot for each that there is: full where it is in."""
+    """Write the batches in a gradient on it, with a dot for each batch there is: filled where it is in."""
     x, y, width, height = box
     ink, middle = ink_on(fill), x + width / 2
     words = fitting(width - 4, batches_in(part), batches_in(part._replace(partial="")), size=SMALL)

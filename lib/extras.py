@@ -1,5 +1,5 @@
-"""The extras of the package: which libraries each brings, what is said where one is missing, and work that joblib,
-which is one of them, shares out to processes."""
+"""The extras of the package: the libraries in each, the error where one is missing, and work shared out to processes
+by joblib, one of these libraries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "grade": ("jinja2", "joblib", "msgspec", "nbformat"),
     "optimum": ("ortools",),
 }
-"""The extras of pyproject.toml that a command can miss, and the names by which their libraries are imported."""
+"""The extras of pyproject.toml that a command may lack, and the import names of their libraries."""
 
 
 def install(extra: str) -> str:
@@ -28,9 +28,9 @@ def install(extra: str) -> str:
 
 
 def need_extra(extra: str, doing: str, *libraries: str) -> None:
-    """Raise ModuleNotFoundError where libraries of an extra are missing: any of it, or of those that are named.
+    """Raise ModuleNotFoundError where an extra's library is missing: any of them, or one of those named.
 
-    Asked before long work, and not after it. `doing` begins the message: "a page needs".
+    Call it before long work, not after. `doing` begins the message: "a page needs".
     """
     missing = next((name for name in libraries or EXTRAS[extra] if not _is_there(name)), None)
     if missing is not None:
@@ -40,24 +40,24 @@ def need_extra(extra: str, doing: str, *libraries: str) -> None:
 def _is_there(name: str) -> bool:
     try:
         return find_spec(name) is not None
-    except (ImportError, ValueError):  # it is forbidden, as None in sys.modules does
+    except (ImportError, ValueError):  # importing it is blocked, as by None in sys.modules
         return False
 
 
 def shared_out(
     work: Callable[[T], R], items: Iterable[T], jobs: int | None, doing: str, *, ends: bool = False, **options: Any
 ) -> Iterator[R]:
-    """Yield what `work` makes of each item, in the order in which `jobs` processes (-1: one for each core) finish; in
-    this process, one after the other, where jobs is 1 or None.
+    """Yield the results of `work` on each item, in the order in which `jobs` processes (-1: one for each core) finish;
+    where jobs is 1 or None, in this process and in order.
 
     `options` are those of joblib.Parallel. With `ends` the processes end with the work, and do not wait for more.
-    ModuleNotFoundError says, where joblib is missing, that `doing` this needs it.
+    Raises ModuleNotFoundError where joblib is missing, saying that `doing` needs it.
     """
     if jobs in (None, 1):
         yield from map(work, items)
         return
     need_extra("grade", f"{doing} in several processes needs", "joblib")
-    joblib = cast("Any", import_module("joblib"))  # here: it is an extra, and one process needs none
+    joblib = cast("Any", import_module("joblib"))  # here: it is an extra, not needed for one process
     try:
         yield from joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", backend="loky", **options)(
             joblib.delayed(work)(item) for item in items

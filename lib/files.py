@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and how a process of ours finds this package."""
+"""Files that are written whole or not at all, and how our child processes find this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def packaged(package: str, name: str) -> str:
-    """Return the text of a file that lies beside the modules of one of our packages."""
+    """Return the text of a file beside the modules of one of our packages."""
     from importlib.resources import files  # here and not above: `import lib` should be quick
 
     return files(package).joinpath(name).read_text("utf-8")
@@ -23,14 +23,14 @@ def packaged(package: str, name: str) -> str:
 
 @cache
 def table(package: str, name: str) -> dict[str, Any]:
-    """Return the TOML file of that name, which lies beside the modules of one of our packages. It is read once."""
+    """Return the TOML file of that name beside the modules of one of our packages. It is read only once."""
     import tomllib  # here and not above: `import lib` should be quick
 
     return tomllib.loads(packaged(package, f"{name}.toml"))
 
 
 def ready(path: str | Path) -> Path:
-    """Make the folder of a file that somebody wants, if it is missing. OSError where a file is in the way."""
+    """Make the folder of a file to be written, if it is missing. OSError where a file is in the way."""
     path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -42,14 +42,14 @@ def ready(path: str | Path) -> Path:
 def write_whole(path: str | Path, content: str | bytes, mode: int = 0o666) -> None:
     """Write text in UTF-8, or bytes: a file of that name is replaced at once, or left as it was. A link stays a link.
 
-    `mode` are the permissions of the new file, of which the system's mask is taken away. OSError where it cannot be
-    written; then nothing is left behind.
+    `mode` has the permissions of the new file, less the system's umask. OSError where it cannot be written; then
+    nothing is left behind.
     """
     target = os.path.realpath(path)
     if os.path.isdir(target):
         raise IsADirectoryError(errno.EISDIR, "a folder, and no file", str(path))
     folder, name = os.path.split(target)
-    # Of a name that nobody else has: two processes may write the same file at the same moment.
+    # A unique name: two processes may write the same file at the same moment.
     temporary = os.path.join(folder, f".{name[:100]}.{os.urandom(6).hex()}")
     try:
         with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
@@ -62,8 +62,8 @@ def write_whole(path: str | Path, content: str | bytes, mode: int = 0o666) -> No
 
 
 def zipped(files: Mapping[str, bytes], method: int | None = None) -> bytes:
-    """Return a zip of files by their paths, packed unless `method` says otherwise: the same bytes every time. Scripts
-    can be run where it is unpacked."""
+    """Return a zip of files by their paths, compressed unless `method` says otherwise: the same bytes every time.
+    Unpacked scripts are executable."""
     import zipfile  # here and not above: `import lib` should be quick
     from io import BytesIO
 
@@ -77,9 +77,9 @@ def zipped(files: Mapping[str, bytes], method: int | None = None) -> bytes:
 
 
 def child_environment(path: Iterable[str] = (), **more: str) -> dict[str, str]:
-    """Return the variables of this process for a Python that it starts, which then imports this package and no other.
+    """Return the environment for a Python started by this process, which then imports this very copy of the package.
 
-    `path` are folders to import from after the package's own, `more` are variables to add.
+    `path` has folders to import from after the package's own, `more` has variables to add.
     """
     folders = filter(None, (str(ROOT), *path, os.environ.get("PYTHONPATH")))
     return {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)), **more}

@@ -1,11 +1,10 @@
-"""record: a class of named fields that never change, as `dataclass(frozen=True)` makes it, at a fifth of its price.
+"""record: a class of named fields that never change, like `dataclass(frozen=True)` at a fifth of its price.
 
-What a run imports is made of these: `dataclasses` loads `inspect`, and compiles six methods for each class, which was
-half of what `from lib import Model` took. Here a class gets an `__init__` of its own and shares the rest. To all others
-a record is a dataclass: `fields`, `asdict` and `replace` take it, and one may be derived from it.
+The classes that a run imports are records: `dataclasses` loads `inspect`, and compiles six methods for each class,
+which was half the time of `from lib import Model`. Here a class gets its own `__init__` and shares the rest. Everything
+else sees a record as a dataclass: `fields`, `asdict` and `replace` take it, and a dataclass may be derived from it.
 
-And tables of them: rows by their names, which nobody adds to or takes from; of some the rows are read when first asked
-for.
+Also tables of records: rows by their names, never added to or removed; some tables read their rows on first use.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ _set = object.__setattr__
 def record(*, frozen: bool = True, eq: bool = True, slots: bool = True) -> Callable[[type[R]], type[R]]:
     """Make a class into a record: its annotations are the fields, in their order, with defaults as in a dataclass.
 
-    Without `eq` each object equals itself alone. A class that has an `__init__` keeps it, and sets its fields with
-    `object.__setattr__`; elsewhere `__post_init__` comes last, where there is one.
+    Without `eq` each object equals only itself. A class with its own `__init__` keeps it, and sets its fields with
+    `object.__setattr__`; other classes run `__post_init__` last, where there is one.
 
     >>> @record()
     ... class Point:
@@ -54,7 +53,7 @@ def record(*, frozen: bool = True, eq: bool = True, slots: bool = True) -> Calla
 
             new |= {"__eq__": equal, "__hash__": hashed if frozen else None}
             new["__repr__"] = cls.__repr__ if "__repr__" in vars(cls) else _repr
-        if slots:  # in a class made anew: here the defaults have the names of the slots
+        if slots:  # needs a new class: in this one the defaults have the names of the slots
             new |= {"__slots__": tuple(own), "__getstate__": _state, "__setstate__": _restore}
             without = {"__dict__", "__weakref__", *own}
             held = cast("dict[str, Any]", vars(cls))
@@ -77,7 +76,7 @@ def replace(thing: R, /, **changes: Any) -> R:
 
 
 class _Init:
-    """The `__init__` of a class until somebody looks for it: then it is compiled, as of what is imported half is never
+    """The `__init__` of a class until its first use, when it is compiled: half of the imported classes are never
     made."""
 
     def __init__(self, *said: Any) -> None:
@@ -90,15 +89,15 @@ class _Init:
 
 
 def _init(cls: Any, names: tuple[str, ...], usual: dict[str, Any], frozen: bool) -> Any:
-    """The `__init__` of a class, written out and compiled: of Events a run makes a million."""
+    """Return the `__init__` of a class, written out and compiled: a run makes a million Events."""
     said = ", ".join([f"{name}=usual[{name!r}]" if name in usual else name for name in names])
     lines = [f"_set(self, {name!r}, {name})" if frozen else f"self.{name} = {name}" for name in names]
     lines += ["self.__post_init__()"] if hasattr(cls, "__post_init__") else []
     space: dict[str, Any] = {"usual": usual, "_set": _set}
     exec(f"def __init__(self, {said}):\n " + "\n ".join(lines), space)  # `compile` would make all classes of ast first
     init = space["__init__"]
-    init.__code__ = init.__code__.replace(co_filename=__file__)  # ours, and not a student's
-    init.__qualname__ = f"{cls.__qualname__}.__init__"  # for the error of one who forgets an argument
+    init.__code__ = init.__code__.replace(co_filename=__file__)  # our code, not a student's
+    init.__qualname__ = f"{cls.__qualname__}.__init__"  # for the error about a missing argument
     return init
 
 
@@ -123,7 +122,7 @@ def _restore(self: Any, state: list[Any]) -> None:
 
 
 class _Dataclass:
-    """What `dataclasses` looks for in a class of its own: made by it, when it is looked for."""
+    """An attribute that `dataclasses` looks for in its classes, made by that module on first use."""
 
     def __init__(self, cls: Any, name: str, usual: dict[str, Any], frozen: bool) -> None:
         self.cls, self.name, self.usual, self.frozen = cls, name, usual, frozen
@@ -149,8 +148,8 @@ def table(rows: Iterable[R], by: str = "name") -> Mapping[str, R]:
 
 
 class Lazy(Mapping[str, R]):
-    """A table that `read` gives when something asks for a row, so that importing it costs nothing. A name that it has
-    not is a ValueError, and `missing` says so, given the name and all rows."""
+    """A table that `read` loads when a row is first asked for, so that importing it costs nothing. An unknown name
+    raises ValueError with the words of `missing`, which is given the name and all rows."""
 
     def __init__(self, read: Callable[[], Mapping[str, R]], missing: Callable[[Any, Mapping[str, R]], str]) -> None:
         self._read, self._missing = read, missing

@@ -1,1 +1,1 @@
-"""Colours, marks, how they are laid out, and how a picture is made of them."""
+"""Colours, marks, their layout, and the pictures made of them."""

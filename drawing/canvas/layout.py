@@ -1,8 +1,8 @@
-"""How pictures are laid out: pieces beside and below each other, arrows, the time axis that panels share, and legends.
+"""The layout of pictures: pieces beside and below each other, arrows, the time axis that panels share, and legends.
 
-A piece is a rectangle with marks in it, and to others no more than its rectangle, as chalk's diagrams are to each other
-(chalk's own `hcat` takes 300 times as long, as its envelopes may be of any shape). All pictures but timelines are
-put together from pieces as far as one thing stands beside another; what is to scale has coordinates.
+A piece is a rectangle with marks in it, and only that rectangle counts to others, as with chalk's diagrams (chalk's own
+`hcat` takes 300 times as long, as its envelopes may have any shape). All pictures but timelines are built from pieces
+wherever things just stand side by side; things drawn to scale have coordinates.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from drawing.canvas.scene import SMALL, TEXT, Mark, Poly, Rect, Scene, Text, fit
 from lib.cluster.costs import ticks
 from lib.errors.wording import exact
 
-MARGIN: Final = 18.0  # pixels of paper around what is put together from pieces
+MARGIN: Final = 18.0  # pixels of paper around a picture built from pieces
 HEAD: Final = 8.0  # length of an arrow's head; it is three quarters as wide
 
 Point = tuple[float, float]
 Entry = tuple[Sequence[Mark], float, str]
-"""Of a legend: a sample drawn with its top left corner at (0, 0), the room it takes, and what it means."""
+"""An entry of a legend: a sample with its top left corner at (0, 0), the room it takes, and its meaning."""
 
 
 class Box(NamedTuple):
@@ -34,7 +34,7 @@ class Box(NamedTuple):
 
     @property
     def middle(self) -> Point:
-        """Its centre."""
+        """Return its centre."""
         return self.x + self.width / 2, self.y + self.height / 2
 
 
@@ -46,7 +46,7 @@ class Piece(NamedTuple):
     marks: Sequence[Mark | Inner] = ()
 
     def at(self, x: float, y: float) -> Iterator[Mark]:
-        """Its marks where its top left corner is at a point: each is moved once, however deep it lies."""
+        """Yield its marks with its top left corner at a point: each is moved once, however deep it lies."""
         for mark in self.marks:
             if isinstance(mark, Inner):
                 yield from mark.piece.at(x + mark.x, y + mark.y)
@@ -63,7 +63,7 @@ class Inner(NamedTuple):
 
 
 def hcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.5) -> Piece:
-    """Pieces beside each other: `align` 0 puts their tops on one level, 1 their bottoms, 0.5 their middles."""
+    """Put pieces beside each other: `align` 0 puts their tops on one level, 1 their bottoms, 0.5 their middles."""
     every, x, inside = [*pieces], 0.0, list[Inner]()
     high = max((piece.height for piece in every), default=0.0)
     for piece in every:
@@ -73,7 +73,7 @@ def hcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.5) -> Piece
 
 
 def vcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.0) -> Piece:
-    """Pieces below each other: `align` 0 puts their left edges on one line, 1 their right ones, 0.5 their middles."""
+    """Put pieces below each other: `align` 0 aligns their left edges, 1 their right ones, 0.5 their middles."""
     every = [*pieces]
     wide, y, inside = max((piece.width for piece in every), default=0.0), 0.0, list[Inner]()
     for piece in every:
@@ -83,7 +83,7 @@ def vcat(pieces: Iterable[Piece], gap: float = 0.0, align: float = 0.0) -> Piece
 
 
 def flow(pieces: Iterable[Piece], room: float, gap: float = 0.0, below: float = 0.0) -> Piece:
-    """Pieces beside each other, on as many lines as they need in so much room."""
+    """Put pieces beside each other, on as many lines as they need within `room` pixels."""
     lines: list[list[Piece]] = []
     for piece in pieces:
         if lines and sum(before.width + gap for before in lines[-1]) + piece.width <= room:
@@ -94,7 +94,7 @@ def flow(pieces: Iterable[Piece], room: float, gap: float = 0.0, below: float = 
 
 
 def pad(piece: Piece, left: float = 0.0, top: float = 0.0, right: float = 0.0, bottom: float = 0.0) -> Piece:
-    """Return a piece with room around it; a negative one lets marks stand out of it."""
+    """Return a piece with room around it; negative room lets marks stick out of it."""
     return Piece(piece.width + left + right, piece.height + top + bottom, [Inner(piece, left, top)])
 
 
@@ -118,7 +118,7 @@ def heading(title: str, told: str, room: float) -> Piece:
 def card(
     width: float, height: float, fill: str, lines: Sequence[str] = (), *, radius: float = 6, title: str = ""
 ) -> Piece:
-    """Return a rectangle around lines of text, the first of them bold. What is as pale as paper has an edge."""
+    """Return a rectangle around lines of text, the first of them bold. One as pale as paper has an edge."""
     plain = fill == PAPER
     marks: list[Mark] = [Rect(0, 0, width, height, fill, EDGE if plain else "none", radius=radius, title=title)]
     y, ink = (height - 15 * (len(lines) - 1)) / 2, INK if plain else ink_on(fill)
@@ -128,7 +128,7 @@ def card(
 
 
 def listed(rows: Sequence[Sequence[str]], widths: Sequence[float], step: float) -> Piece:
-    """Words in columns of these widths, the first at their left and the others at their right, below their names."""
+    """Return words in columns of these widths below their names: the first aligned left, the others right."""
     columns = (
         vcat(label(row[at], width, fill=INK if number else SOFT, anchor="end" if at else "start", height=step)
              for number, row in enumerate(rows))
@@ -182,7 +182,7 @@ class Axis(NamedTuple):
         return [round(step * i, 9) for i in range(floor(last / step + 1e-9) + 1)]
 
     def grid(self, scene: Scene, top: float, bottom: float) -> None:
-        """Thin lines at the moments, to be painted before what stands on them."""
+        """Paint thin lines at the moments, before anything that stands on them."""
         for moment in self.moments():
             x = self.x(ticks(moment))
             scene.add(Poly(((x, top), (x, bottom)), stroke=GRID))
@@ -211,7 +211,7 @@ def nice(size: float) -> float:
 
 
 def compact(elements: float) -> str:
-    """Return a number of elements in few letters: 1.84 M, 262 k."""
+    """Return a number of elements in short form: 1.84 M, 262 k."""
     for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if elements >= size:
             return f"{elements / size:.3g} {unit}"
@@ -237,5 +237,5 @@ def legend(scene: Scene, left: float, top: float, right: float, entries: Iterabl
 
 
 def few(count: int, most: int) -> list[int | None]:
-    """Return the numbers below a count, of many the first and the last with None between."""
+    """Return the numbers below a count; where they are many, the first and the last with None between."""
     return [*range(count)] if count <= most else [*range(most - 2), None, count - 1]

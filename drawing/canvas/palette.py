@@ -1,6 +1,6 @@
 """The colours of all pictures by day and by night, each with a name, and the few words of colour arithmetic they need.
 
-A colour is what it is by day, and knows what takes its place on dark paper. Layers are a ramp that also orders by
+A colour has its day value, and knows its substitute on dark paper. Layers are a ramp that also orders by
 lightness (viridis, without its two ends), so that it survives colour blindness and a grey printer; forward,
 backward and its halves differ by lightness and border, never by hue alone. No colour is written down anywhere else.
 """
@@ -13,12 +13,12 @@ from typing import Final, NamedTuple, Self
 
 
 class Colour(str):
-    """A colour as SVG has it, by day; `night` is what takes its place on dark paper."""
+    """A colour in SVG's notation, by day; `night` replaces it on dark paper."""
 
     night: str
 
     def __new__(cls, day: str, night: str = "") -> Self:
-        """One that stays the same by night needs no second."""
+        """Make a colour; one that stays the same by night needs no second value."""
         made = super().__new__(cls, day)
         made.night = night or day
         return made
@@ -51,8 +51,8 @@ KINDS: Final = {
     "activation": Colour("#e0a526", "#dba32b"),
     "activation gradient": Colour("#cf5f45", "#df775e"),
 }
-"""The five kinds of value, in the order in which memory is stacked: what stays lies at the bottom."""
-GUEST: Final = Colour("#d3ddec", "#33435c")  # a weight that is gathered for a while: hatched in the colour of a weight
+"""The five kinds of value, in the stacking order of memory: lasting values at the bottom."""
+GUEST: Final = Colour("#d3ddec", "#33435c")  # a weight gathered for a while: hatched in the colour of a weight
 
 PAGE: Final = {
     "paper": PAPER,
@@ -74,7 +74,7 @@ Pair = tuple[Colour, Colour]
 
 
 class Look(NamedTuple):
-    """The meaning of boxes of one colour, in a word for the legend, and their fill and border.
+    """The meaning of boxes in one colour, in a word for the legend, and their fill and border.
 
     `layered`: a band below has the colour of the layer.
     """
@@ -102,13 +102,13 @@ LOOKS: Final = {
     "pending": Look("never happened", ALARM_PALE, ALARM),
     "failed": Look("failed here", ALARM, ALARM),
 }
-"""The colours that the rows of operations name, but for those of PASSES."""
+"""The colours that the rows of operations name, except those of PASSES."""
 
 
 class Shade(NamedTuple):
-    """A pass over a layer, in a word for the legend, in a shade of the colour of its layer: how much paper is in its
-    fill, and ink in its border. Nothing of that: it has none. `band`: how much of its height is in the whole colour, at
-    its bottom, or where it is negative at its top."""
+    """A pass over a layer, in a word for the legend, in a shade of its layer's colour: the share of paper in its fill,
+    and of ink in its border, if it has them. `band`: the share of its height in the full colour, at its bottom, or
+    where negative at its top."""
 
     words: str
     paper: float = 0.0
@@ -126,7 +126,7 @@ PASSES: Final = {
     "backward_input": Shade("input half of backward (I)", 0.55, 0.3, -0.18),
     "backward_weight": Shade("weight half (W)", 0.92, 0.12, 0.18),
 }
-"""The colours that rows of operations name for what takes its own from the layer."""
+"""The colours that rows of operations name for boxes that take theirs from the layer."""
 
 TINTS: Final[dict[str, Pair]] = {
     "fill": (Colour("#e6eef8", "#25344a"), Colour("#7d9cc6", "#6f92c2")),
@@ -158,7 +158,7 @@ _RAMP: Final = (
 
 _INKS: Final = ("#ffffff", INK, "#000000"), ("#ffffff", PAPER.night, "#000000")
 """Inks on colours, by day and by night: the first that is easy enough to read is used."""
-READABLE: Final = 4.5  # the contrast of text with what it stands on that WCAG asks for
+READABLE: Final = 4.5  # the contrast that WCAG requires between text and its background
 
 ORIGINS: Final = (
     Colour("#3f73b7", "#6a9bdb"),
@@ -170,7 +170,7 @@ ORIGINS: Final = (
     Colour("#7d5bb0", "#a586d6"),
     Colour("#94765a", "#b3977b"),
 )
-"""Colours of the first members of a group, for what they brought to a collective."""
+"""Colours of the first members of a group, for their contributions to a collective."""
 
 
 def _rgb(colour: str) -> tuple[int, ...]:
@@ -182,11 +182,11 @@ def _hex(*parts: float) -> str:
 
 
 def night(colour: str) -> str:
-    """Return the colour that takes the place of another by night."""
+    """Return the colour that replaces another by night."""
     return colour.night if isinstance(colour, Colour) else colour
 
 
-# What is kept is kept by day and night: two colours that are one by day are equal, and may be two by night.
+# Caches use both the day and the night value: two colours that are equal by day may differ by night.
 def mix(first: str, second: str, share: float) -> Colour:
     """Return the colour that has `share` of `second` in it. Mixed with PAPER a colour gets paler, with INK stronger."""
     return Colour(_mixed(first, second, share), _mixed(night(first), night(second), share))
@@ -200,7 +200,7 @@ def _mixed(first: str, second: str, share: float) -> str:
 @cache
 def layer_colour(layer: int, layers: int) -> Colour:
     """Return the colour of a layer, from dark (the first) to light; numbers out of range take the nearest."""
-    reach = min(1.0, 0.4 + 0.1 * layers)  # few layers need no loud colours to be told apart
+    reach = min(1.0, 0.4 + 0.1 * layers)  # few layers can be told apart without loud colours
     return _RAMP[2] if layers <= 1 else _along(_RAMP, layer / (layers - 1), reach)
 
 
@@ -223,15 +223,15 @@ def fill_and_border(colour: str, own: Colour) -> Pair:
 
 
 def band(look: str, gathers: bool = False) -> float:
-    """Return the share of a box that is a band in the colour of its layer: at its bottom, or negative at its top, as
-    for what `gathers`. It tells halves of a backward, and collectives, apart in any light and for everybody."""
+    """Return the share of a box that is a band in its layer's colour: at its bottom, or negative at its top, as for a
+    collective that `gathers`. It tells halves of a backward, and collectives, apart in any light and for everybody."""
     if look in PASSES:
         return PASSES[look].band
     return 0.0 if not LOOKS[look].layered else -0.16 if gathers else 0.1
 
 
 def passes(found: Collection[str]) -> list[str]:
-    """Return the passes that a legend shows: forward and backward, or in place of that the halves of it that occur."""
+    """Return the passes for a legend: forward; backward, if it or none of its halves occurs; and halves that occur."""
     halves = [name for name in PASSES if name in found and name not in ("forward", "backward")]
     return ["forward", *(["backward"] if "backward" in found or not halves else []), *halves]
 
@@ -253,7 +253,7 @@ def _ink(fill: str, dark_fill: str) -> Colour:
         next((place for place, ink in enumerate(inks) if contrast(ink, on) >= READABLE), 2)
         for inks, on in zip(_INKS, (fill, dark_fill), strict=True)
     )
-    red, green, blue = _rgb(_INKS[0][day])  # one step of blue for each, so that none is another one by night
+    red, green, blue = _rgb(_INKS[0][day])  # one step of blue for each, so that no two are the same
     return Colour(_hex(red, green, blue - 1 - dark if day == 0 else blue + 1 + dark), _INKS[1][dark])
 
 

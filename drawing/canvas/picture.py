@@ -36,7 +36,7 @@ UNIT: Final = 40
 
 
 class _Unset(int):
-    """The number 200, chalk's own height, told apart from a 200 that somebody asked for."""
+    """The number 200, chalk's default height, told apart from a 200 that the caller chose."""
 
 
 if chalk.core.SVG_HEIGHT == 200:
@@ -50,7 +50,7 @@ class Canvas(Shape):
         self.scene = scene
 
     def get_bounding_box(self) -> BoundingBox:
-        """Its size in units of chalk."""
+        """Return its size in units of chalk."""
         x, y = self.scene.width / 2 / UNIT, self.scene.height / 2 / UNIT
         return BoundingBox([P2(-x, -y), P2(x, y)])
 
@@ -62,14 +62,14 @@ class Canvas(Shape):
         return answer
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # chalk's Shape, a dataclass without fields, finds any two of a kind equal
+        return self is other  # chalk's Shape, a dataclass without fields, makes any two of a kind equal
 
     def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return id(self)
 
 
 class _Element:
-    """A Scene that svgwrite takes for one of its own elements."""
+    """A Scene that svgwrite accepts as one of its own elements."""
 
     elementname = "g"
 
@@ -101,7 +101,7 @@ class Picture(Primitive):
     ) -> str:
         """Return the picture as an SVG document, in its own size unless another is given.
 
-        `framed`: what it shows, and how wide it is, is said around it. `night`: it is dark where the page around it is.
+        `framed`: a frame around it gives its description and width. `night`: it is dark where the page around it is.
         """
         shown = height or (self.scene.height if width is None else width * self.scene.height / self.scene.width)
         draw_height: Any = chalk.core.SVG_DRAW_HEIGHT
@@ -129,7 +129,7 @@ class Picture(Primitive):
         natural = isinstance(height, _Unset)
         svg = self.svg(None if natural else height, framed=True)
         style, wide = "max-width:100%", self.scene.width
-        if natural and wide < NARROWEST:  # what is laid out small stays so
+        if natural and wide < NARROWEST:  # a small layout stays small
             style = f"width:{num(wide)}px;max-width:100%"
         elif natural:
             narrowest, widest = (num(wide * limit / 840) for limit in (NARROWEST, WIDEST))
@@ -143,17 +143,16 @@ class Picture(Primitive):
 
 
 def note(words: str, told: str = "") -> Picture:
-    """Return a line of words where there is nothing to draw; `told` is what it is, if that is something else."""
+    """Return a line of words where there is nothing to draw; `told` describes it, if in other words."""
     return Picture(Scene(360, 46, [Text(180, 23, fit(words, 330, TEXT), TEXT, SOFT, "middle")]), told or words)
 
 
 def on_paper(paint: Callable[[float], Picture], width: float, frame: bool, aspect: float | None) -> Picture:
-    """Return a picture with or without a frame around its paper, which is `aspect` times as wide as high, where that is
-    given: the picture is painted wider, from `width` on, and stands in the middle where it is still too high or too
-    low."""
+    """Return a picture with or without a frame around its paper. With `aspect`, the paper is that many times as wide
+    as high: the picture is painted wider, from `width` on, and centred where it is still too high or too low."""
     picture = paint(width)
     if aspect is not None:
-        for _ in range(3):  # what is wider is often a little lower
+        for _ in range(3):  # a wider picture is often a little lower
             wanted = aspect * picture.scene.height
             if wanted <= picture.scene.width + 1:
                 break
@@ -181,7 +180,7 @@ def bundle(diagram: BaseDiagram) -> dict[str, str]:
 
 
 def _has_picture(diagram: Any) -> bool:
-    """Check if one of our pictures is in a diagram, which then has a size of its own."""
+    """Check if a diagram contains one of our pictures, which gives it a size of its own."""
     parts = [*getattr(diagram, "diagrams", ()), *([diagram.diagram] if hasattr(diagram, "diagram") else [])]
     return isinstance(getattr(diagram, "shape", None), Canvas) or any(map(_has_picture, parts))
 
@@ -212,14 +211,14 @@ BECOME: Final = (
 )
 _SHAPE: Final = re.compile(r"<(path|rect)([^>]*)(?:(?<=/)>|><title>([^<]*)</title></\1>)")
 _IN_ADDRESS: Final = (("%", "%25"), ("#", "%23"), ("\n", "%0A"), ("\t", "%09"), ("&", "&amp;"), ("'", "&#39;"))
-"""What cannot stand as it is in an address in HTML; what is put in for one holds none of those that come after it."""
+"""Characters not allowed in an address in HTML, with substitutes; none of these contains a later character."""
 
 
 def image(svg: str, words: str, style: str = "max-width:100%") -> str:
     """Return the HTML of an SVG document. `words` say what it shows, `style` how wide it is.
 
-    In an <img> nothing has a title, so titles are kept beside it, in an attribute, until it becomes a part of the page:
-    a third of the bytes of a timeline, were they in it.
+    Inside an <img> nothing has a title, so titles are kept beside it, in an attribute, until it becomes a part of the
+    page: inside, they would be a third of the bytes of a timeline.
     """
     shapes, titles = without_titles(svg.strip())
     size = f"display:block;{style};height:auto"
@@ -236,8 +235,8 @@ def _address(svg: str) -> str:
 
 
 def without_titles(svg: str) -> tuple[str, str]:
-    """Take the titles out of an SVG of ours. They come back in the order of its shapes, one in a row, with tabs between
-    its lines. A line begins with how many letters it shares with that line of the title before: ? is none, @ is one."""
+    """Take the titles out of an SVG of ours. They come back in the order of its shapes, a row each, with tabs between
+    lines. A line begins with how many letters it shares with that line of the title before: ? is none, @ is one."""
     rows, before = list[str](), list[str]()
 
     def shape(found: re.Match[str]) -> str:
@@ -259,8 +258,8 @@ def without_titles(svg: str) -> tuple[str, str]:
 
 
 def _shared(line: str, last: str) -> int:
-    """Count the letters with which two lines begin alike, of which the last is ASCII."""
-    # As numbers, whose highest bit that differs says it: letter by letter it takes a tenth of the time of a timeline.
+    """Count the letters that two lines share at their start, where the second line is ASCII."""
+    # As numbers, by their highest differing bit: letter by letter it takes a tenth of the time of a timeline.
     one, other = line.encode("utf-8", "surrogatepass"), last.encode()
     both = min(len(one), len(other))
     differs = int.from_bytes(one[:both], "big") ^ int.from_bytes(other[:both], "big")
@@ -292,7 +291,7 @@ STILL: Final = "This notebook is not trusted, so this is a still picture. To use
 
 class Page:
     """A page that notebooks show and `save` writes. `words` say in text what it shows, and `still` is a picture that
-    stands for it in a notebook that is not trusted: there no page is shown."""
+    replaces it in an untrusted notebook, where no page is shown."""
 
     def __init__(
         self, html: Callable[[], str], words: str, title: str, height: Callable[[], float], still: Callable[[], Picture]
@@ -301,7 +300,7 @@ class Page:
         self.words = words
 
     def html(self) -> str:
-        """Return the whole page: one HTML document that needs nothing else. It is made when it is first asked for."""
+        """Return the whole page: one HTML document that needs nothing else. It is made on first use."""
         return self._html()
 
     def save(self, path: str | Path) -> Path:
@@ -317,7 +316,7 @@ class Page:
         inside = self.html().replace("&", "&amp;").replace("'", "&#39;")
         style = f"width:100%;height:{round(self._height())}px;border:0;resize:vertical;overflow:auto"
         about = f"class='framed-page' title='{escape(self._title)}' sandbox='allow-scripts' style='{style}'"
-        # What is trusted runs the handler, and takes the picture away; what is not keeps neither handler nor frame.
+        # A trusted notebook runs the handler, which removes the picture; an untrusted one has no handler or frame.
         shapes, _ = without_titles(self._still().svg(framed=True).strip())
         size = f'alt="{escape(self.words)}" style="max-width:100%;height:auto"'
         image = f"<img {size} onload=\"this.parentNode.remove()\" src='{_address(shapes)}'>"
@@ -338,7 +337,7 @@ def document(template: str, style: str, script: str, data: Any, **parts: str) ->
 
 @cache
 def asset(package: str | None, name: str) -> str:
-    """Return the text of a template, style or script that lies beside the modules of a package."""
+    """Return the text of a template, style or script beside the modules of a package."""
     return files(package or "").joinpath(name).read_text("utf-8")
 
 

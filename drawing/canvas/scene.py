@@ -1,4 +1,4 @@
-"""A Scene: a flat list of rectangles, polygons and texts in pixels, and how it is written as SVG with its style sheet.
+"""A Scene: a flat list of rectangles, polygons and texts in pixels, written as SVG with its style sheet.
 
 Every picture of this package is one Scene. It is plain data, so tests can look at it, and it is written with string
 formatting, which is what makes pictures of many thousand boxes quick. Everything that may come from outside (source
@@ -46,11 +46,11 @@ SMALL: Final = 10
 FONT: Final = "Helvetica,Arial,'Liberation Sans',sans-serif"
 _FORBIDDEN: Final = dict.fromkeys([*range(9), 11, 12, *range(14, 32), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF], "�")
 _ESCAPED: Final = str.maketrans({**_FORBIDDEN, "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
-_PLAIN: Final = re.compile(r"[\n !#-%'-;=?-~]*").fullmatch  # as most titles are: to translate takes ten times as long
+_PLAIN: Final = re.compile(r"[\n !#-%'-;=?-~]*").fullmatch  # as most titles are: translating takes ten times as long
 
 
 class Rect(NamedTuple):
-    """A rectangle. `title` is what the pointer shows."""
+    """A rectangle. `title` is its tooltip."""
 
     x: float
     y: float
@@ -103,8 +103,8 @@ Mark = Rect | Poly | Text
 
 
 class Scene:
-    """The marks of a picture, in the order in which it is painted, on paper of a size in pixels; or on what lies
-    behind it, where it has no `paper` of its own. A `frame` goes around the paper, with round corners."""
+    """The marks of a picture, in painting order, on paper of a size in pixels; or on its background, where it has no
+    `paper` of its own. A `frame` with round corners goes around the paper."""
 
     def __init__(
         self, width: float, height: float, marks: Iterable[Mark] = (), paper: bool = True, frame: bool = True
@@ -113,20 +113,20 @@ class Scene:
         self.marks: list[Mark] = list(marks)
 
     def add(self, *marks: Mark) -> None:
-        """Paint more."""
+        """Paint more marks."""
         self.marks.extend(marks)
 
     def paragraph(
         self, left: float, y: float, text: str, room: float, step: float, fill: str = INK, bold: bool = False
     ) -> float:
-        """Text on as many lines as it needs, the middle of the first at height y; the one of the next."""
+        """Paint text on as many lines as it needs, the middle of the first at height y; return that of the next."""
         for line in wrapped(text, room, TEXT):
             self.add(Text(left, y, line, TEXT, fill, bold=bold))
             y += step
         return y
 
     def fragment(self, line: float = 1, night: bool = True) -> str:
-        """One <g> element with everything in it. `line` makes all lines thicker or thinner."""
+        """Return one <g> element with everything in it. `line` scales the width of all lines."""
         paper = Rect(0, 0, self.width, self.height, PAPER)
         if self.frame:
             paper = Rect(0.5, 0.5, self.width - 1, self.height - 1, PAPER, EDGE, radius=6)
@@ -144,8 +144,8 @@ class Scene:
         self, height: float | None = None, width: float | None = None, line: float = 1,
         label: str = "", night: bool = True,
     ) -> str:  # fmt: skip
-        """Return the whole SVG document. Where only one size is given the other follows. `label` is read aloud; without
-        one that is left to the frame that it is put in, as is its width.
+        """Return the whole SVG document. If only one size is given, the other follows. `label` is read aloud; without
+        it, the surrounding frame provides one, and the width.
 
         Without `night` it is for light paper only, and has no style sheet that a simple renderer could trip over.
         """
@@ -176,13 +176,13 @@ def num(value: float) -> str:
 
 
 def escape(text: str) -> str:
-    """Text that is safe in XML, wherever it came from. Characters that XML does not have become a mark."""
+    """Return text that is safe in XML, whatever its source. Characters that XML does not allow become a mark."""
     return text if _PLAIN(text) else text.translate(_ESCAPED)
 
 
 @lru_cache(maxsize=8192)
 def text_width(text: str, size: float) -> float:
-    """About how wide a text is in pixels: no font is asked, so that pictures are the same everywhere."""
+    """Return about how wide a text is in pixels: no font is used, so that pictures are the same everywhere."""
     narrow = sum(text.count(letter) for letter in " .,:;'|()[]iljtfr-")
     wide = sum(letter.isupper() or letter in "mw%" for letter in text)
     return size * (0.57 * (len(text) - narrow) + 0.33 * narrow + 0.13 * wide)
@@ -215,7 +215,7 @@ def wrapped(text: str, room: float, size: float) -> list[str]:
 
 
 def look_of(mark: Mark) -> tuple[object, ...]:
-    """Return what marks of one look share: the fields that `_style` writes."""
+    """Return the fields that marks of one look share: those that `_style` writes."""
     return mark[4:8] if isinstance(mark, Rect) else mark[3:7] if isinstance(mark, Text) else mark[1:5]
 
 
@@ -234,8 +234,8 @@ def _style(mark: Mark, line: float) -> str:
 
 
 def _write(marks: Iterable[Mark], line: float) -> Iterator[str]:
-    """Yield marks as SVG. What follows each other in one look shares a group, and what then has neither a title nor
-    a border around a fill even a path: half the bytes of a large picture."""
+    """Yield marks as SVG. Consecutive marks of one look share a group, and of these, marks with neither a title nor a
+    border around a fill even share a path: half the bytes of a large picture."""
     for _, run in groupby(marks, key=look_of):
         same = [*run]
         style = _style(same[0], line)
@@ -280,8 +280,8 @@ def _tenths(count: int) -> str:
 
 
 def _outline(mark: Rect | Poly) -> str:
-    """Return the data of a path. A <rect> has half as many bytes more; a step of a line is told by how
-    far it goes, and one that is level or upright, as in memory curves, by one number."""
+    """Return the data of a path. A <rect> takes half as many bytes more; a step of a line is written as its distance,
+    and a level or upright one, as in memory curves, as one number."""
     if isinstance(mark, Rect):
         across, closed = num(mark.width), "" if mark.stroke == "none" else "z"
         return f"M{num(mark.x)} {num(mark.y)}h{across}v{num(mark.height)}h-{across}{closed}"
@@ -300,7 +300,7 @@ def _outline(mark: Rect | Poly) -> str:
 def hatch(
     x: float, y: float, width: float, height: float, stroke: str, falling: bool = False, line: float = 0.7
 ) -> Iterator[Poly]:
-    """Slanted lines over a rectangle, as one line that goes to and fro."""
+    """Yield slanted lines over a rectangle, as one line that goes to and fro."""
     points: list[tuple[float, float]] = []
     offset, up = 6.0, True
     while offset < width + height:

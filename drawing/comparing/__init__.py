@@ -1,1 +1,1 @@
-"""Runs beside each other and beside what was asked for: bars, plots, comparisons, reviews, answers."""
+"""Runs beside each other and beside their goals: bars, plots, comparisons, reviews, answers."""

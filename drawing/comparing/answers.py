@@ -1,6 +1,6 @@
-"""Pictures of answers: why a rank waits, the critical path, and what would be if.
+"""Pictures of answers: why a rank waits, the critical path, and what-ifs.
 
-And what they and reviews mark on a timeline: gaps with letters and their reasons, the path, and the chain to a gap.
+Also the marks that they and reviews put on a timeline: gaps with letters and reasons, the path, and the chain to a gap.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lib.errors.wording import exact, numbered
 from lib.suite.course.review import Review
 from lib.values.operations import COMPUTE
 
-FALLING: Final = frozenset(["message", "stream"])  # kinds whose hatching falls; that of the others rises
+FALLING: Final = frozenset(["message", "stream"])  # kinds with falling hatching; for the others it rises
 
 
 def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> None:
@@ -40,7 +40,7 @@ def mark_gaps(scene: Scene, groups: Sequence[Group], axis: Axis, rows: Rows) -> 
 
 
 def lettered(groups: Sequence[Group]) -> list[str]:
-    """Return a letter for each group, but for those whose gaps have boxes with labels of their own."""
+    """Return a letter for each group, except where its gaps have boxes with labels of their own."""
     letters = iter("abcdefghijkl")
     return ["" if all(map(_is_labelled, group.gaps)) else next(letters) for group in groups]
 
@@ -90,7 +90,7 @@ def mark_path(scene: Scene, path: Path, axis: Axis, rows: Rows) -> None:
 
 
 def path_sample(scene: Scene, right: float, y: float) -> None:
-    """Says what the line is, right-aligned."""
+    """Write what the line means, right-aligned."""
     words = "critical path"
     left = right - text_width(words, TEXT) - 28
     scene.add(Poly(((left, y + 3), (left + 10, y + 3), (left + 10, y - 3), (left + 22, y - 3)), stroke=INK, line=2))
@@ -121,11 +121,11 @@ def gap_list(scene: Scene, review: Review, y: float) -> float:
     return y
 
 
-BADGE: Final = 15  # pixels that a number takes, which a row must be high for one
+BADGE: Final = 15  # pixels of a number, and the least height of a row that has one
 
 
 def _asked(gap: Gap, panel: Panel, rows: Rows) -> Iterator[Mark]:
-    """Yield the marks of the gap that is asked about: tinted, hatched and framed."""
+    """Yield the marks of the gap asked about: tinted, hatched and framed."""
     if gap.rank not in rows.tops:
         return
     fill, line = TINTS[gap.kind]
@@ -148,7 +148,7 @@ def badge(x: float, y: float, text: str, line: str = INK) -> Iterator[Mark]:
 def _chain(legs: Sequence[Leg], gap: Gap, panel: Panel, rows: Rows) -> Iterator[Mark]:
     """Yield frames around all legs and arrows between their rows; then their numbers, where there is room."""
     steps = [step for leg in legs for step in leg.steps]
-    runs: list[list[Step]] = []  # steps that follow each other in one row and are told together, the last first
+    runs: list[list[Step]] = []  # consecutive steps in one row, told together, the last first
     for step in steps:
         same = runs and runs[-1][-1].at.rank == step.at.rank and runs[-1][-1].at.event.op == step.at.event.op
         if same and step.at.event.op not in ("pass_to", "receive"):
@@ -185,8 +185,8 @@ def _arrow(panel: Panel, rows: Rows, source: int, target: int, time: int) -> Ite
 
 
 def _numbers(panel: Panel, rows: Rows, legs: Sequence[Leg]) -> Iterator[Mark]:
-    """The numbers of the legs on the upper edges of their frames: those of wide boxes first, and of the others those
-    that have room beside them."""
+    """The numbers of the legs on the upper edges of their frames: first on wide boxes, then on others where they have
+    room beside them."""
     if rows.height < BADGE:
         return
     places, taken = list[tuple[float, float, float, str]](), list[tuple[float, float]]()
@@ -202,10 +202,10 @@ def _numbers(panel: Panel, rows: Rows, legs: Sequence[Leg]) -> Iterator[Mark]:
             yield from badge(x, y, number)
 
 
-MANY: Final = 8  # ranks that all have a row; of more, only those that have to do with it
+MANY: Final = 8  # most ranks that all have a row; beyond that, only those involved
 PART_LOOKS: Final[Mapping[str, tuple[Colour, Colour]]] = {**TIME_LOOKS, "links": TINTS["shared"]}
 BARS: Final = 24  # rows of bars at most
-NAMES, BESIDE = 190.0, 180.0  # pixels for the names of what may help, and for words beside the longest bar
+NAMES, BESIDE = 190.0, 180.0  # pixels for names of what may help, and for words beside the longest bar
 
 
 def picture_of_why(why: Why) -> Picture:
@@ -237,7 +237,7 @@ def picture_of_path(path: Path) -> Picture:
     path_sample(scene, WIDTH - RIGHT, y + 8)
     rows = panel.rows(scene, y + 20)
     left, thick = slack(path.run), max(2.0, rows.height / 10)
-    for rank in rows.ranks:  # a bar below what is computed and may not be late
+    for rank in rows.ranks:  # a bar below computation that may not be late
         top = rows.tops[rank] + rows.height - thick
         for event, late in zip(path.run.programs[rank].events, left[rank], strict=True):
             if late == 0 and event.op in COMPUTE and event.length:
@@ -252,7 +252,7 @@ def picture_of_path(path: Path) -> Picture:
 
 
 def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
-    """For each rank what it has of the path, and its slack; ranks with the same in one row. Returns where they end."""
+    """Each rank's share of the path, and its slack; equal ranks share a row. Returns where they end."""
     alike: dict[tuple[tuple[tuple[str, int], ...], Tight], list[int]] = {}
     for rank, (mine, late) in enumerate(zip(path.by_rank(), path.tight(), strict=True)):
         alike.setdefault((tuple(mine.items()), late), []).append(rank)
@@ -280,7 +280,7 @@ def _bars(scene: Scene, path: Path, panel: Panel, y: float) -> float:
 
 
 def picture_of_what_if(found: WhatIf) -> Picture:
-    """Both timings on one time axis, each with its critical path, and what becomes of the gaps."""
+    """Draw both timings on one time axis, each with its critical path, and the changes in the gaps."""
     scene, y = titled(f"{found.words} ...", found.head(), INK if found.gain else SOFT)
     runs = [("as it is", found.before), ("then", found.after)]
     shown, y = panels(scene, [run for _, run in runs], y + 6)
@@ -300,7 +300,7 @@ def picture_of_what_if(found: WhatIf) -> Picture:
 
 
 def _changed(found: WhatIf, panel: Panel, rows: Rows) -> list[Rect]:
-    """Return frames around what is other than it was; of many there are none, as the words say enough."""
+    """Return frames around changed boxes; none where there are many, as the words say enough."""
     frames, change = list[Rect](), found.change
     for box in panel.timeline.boxes if change else ():
         event = panel.trace.programs[box.rank].events[box.number]

@@ -1,7 +1,7 @@
-"""Bars to scale: figures of runs beside each other, what they are made of, and which one is better.
+"""Bars to scale: figures of runs beside each other, their parts, and which one is better.
 
-A column is one figure. Its bars stand under each other on one scale, so that what is longer is more, and what each is
-worth stands beside it.
+A column is one figure. Its bars stand under each other on one scale, so that longer means more, with the value of each
+beside it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from lib.errors.wording import amount, counted, exact
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 
-HIGH: Final = 15  # pixels that a bar is high, and from one to the next
+HIGH: Final = 15  # pixels of a bar's height, and from one to the next
 PITCH: Final = 20
-BESIDE: Final = 6  # pixels between a bar and what is said of it
+BESIDE: Final = 6  # pixels between a bar and its words
 
 
 class Part(NamedTuple):
-    """A part of a bar. Of `labels` the first one that fits is written in it; `title` is what the pointer shows."""
+    """A part of a bar. The first of `labels` that fits is written in it; `title` is the tooltip."""
 
     amount: float
     fill: Colour
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """A bar: how much, what is written beside it, and what it is made of. `good` puts a tick after the words."""
+    """A bar: its amount, the words beside it, and its parts. `good` puts a tick after the words."""
 
     parts: Sequence[Part]
     words: str
@@ -56,7 +56,7 @@ class Bar(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A lower bound, marked by a line through the bars and a diamond below them. `title` is what the pointer shows."""
+    """A lower bound, marked by a line through the bars and a diamond below them. `title` is the tooltip."""
 
     amount: float
     words: str
@@ -66,7 +66,7 @@ class Bound(NamedTuple):
 class Column(NamedTuple):
     """One figure: its name, its bars, one for each row (or none), and its lower bound where one is known.
 
-    `line` is drawn dashed through all bars: where one's own ends.
+    `line` is drawn dashed through all bars: where the learner's own ends.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Column(NamedTuple):
     bound: Bound | None = None
 
     def scale(self, width: float) -> float:
-        """Pixels an element or a unit of time, so that every bar has room with its words."""
+        """Return the pixels of an element or a unit of time, so that every bar has room with its words."""
         shown = [(bar.amount, width - bar.beside) for bar in self.bars if bar is not None and bar.amount > 0]
         if self.bound is not None and self.bound.amount > 0:
             shown.append((self.bound.amount, width))
@@ -83,7 +83,7 @@ class Column(NamedTuple):
 
 
 def columns(scene: Scene, shown: Sequence[tuple[Column, float, float]], y: float, pitch: float = PITCH) -> float:
-    """Paint columns, each from its left on in its width, their bars from y + 16 on; return where they end."""
+    """Paint columns, each at its left edge in its width, with bars from y + 16 on; return where they end."""
     return max((_column(scene, column, left, width, y, pitch) for column, left, width in shown), default=y)
 
 
@@ -144,7 +144,7 @@ def _bound(scene: Scene, bound: Bound, left: float, width: float, scale: float, 
 
 
 def diamond(scene: Scene, x: float, y: float, wide: float, high: float, title: str = "") -> None:
-    """Draw the mark of a lower bound, on its line and beside what it says."""
+    """Draw the mark of a lower bound, on its line or beside its words."""
     scene.add(Poly(((x, y - high), (x + wide, y), (x, y + high), (x - wide, y)), fill=BOUND, title=title))
 
 
@@ -170,7 +170,7 @@ TIME_LOOKS: Final[dict[str, tuple[Colour, Colour]]] = dict(zip(TIMES, _PAIRS, st
 
 
 def time_parts(shares: Sequence[Share]) -> list[Part]:
-    """Return computing, collectives, messages, reading and waiting on the critical path."""
+    """Return the parts of a critical path: computing, collectives, messages, reading and waiting."""
     said = [(share.amount, share.what, exact(share.amount)) for share in shares]
     return [Part(long, *TIME_LOOKS[what], (f"{what} {words}", words), f"{what}: {words}") for long, what, words in said]
 
@@ -193,7 +193,7 @@ def sent_parts(shares: Sequence[Share], first: Iterable[str] = ()) -> list[Part]
         row = COLLECTIVES.get(share.what)
         title, word = (row.title, row.word) if row is not None else ("messages", "messages")
         fill, border = LOOKS["pass_to" if row is None else "collective"].pair
-        if row is not None:  # each is a little stronger than the one before it in the table, to be told apart in a bar
+        if row is not None:  # each a little stronger than the one before it in the table, to tell them apart in a bar
             fill = mix(fill, border, min(0.7, 0.14 * [*COLLECTIVES].index(row.name)))
         said = compact(share.amount)
         labels = (f"{title} {said}", f"{word} {said}", word)
@@ -208,8 +208,8 @@ WIDTHS: Final = (0.22, 0.27, 0.27, 0.07, 0.17)  # the shares of the columns in t
 def table(
     scene: Scene, runs: Sequence[tuple[str, Trace]], left: float, right: float, y: float, valid: Sequence[bool]
 ) -> float:
-    """Paint the table from `y` on; return where it ends. The better ones of those that are `valid` are marked, and of
-    two such runs the last row says how far they are apart."""
+    """Paint the table from `y` on; return where it ends. The better ones of the `valid` runs are marked, and for two
+    of them the last row says how far apart they are."""
     traces, two = [trace for _, trace in runs], len(runs) == 2 and all(valid)
     names = min(170.0, max(text_width(name, TEXT) * 1.1 for name, _ in runs) + 22)
     names = max(names, text_width("difference", TEXT) + 18) if two else names
@@ -240,13 +240,13 @@ def table(
 
 
 def _common(runs: Sequence[Trace]) -> list[str]:
-    """Return the operations by which all runs send: they come first, so that the rest can be compared."""
+    """Return the operations with which all runs send: they come first, so that the rest can be compared."""
     sent = [{share.what for share in sent_shares(trace)} for trace in runs]
     return [op for op in (*COLLECTIVES, "pass_to") if all(op in ops for ops in sent)]
 
 
 def _measured(runs: Sequence[Trace], valid: Sequence[bool]) -> list[tuple[Column, str]]:
-    """Time, peak and what is sent: bars, the shortest marked where not all are equal; and how far two are apart."""
+    """Time, peak and traffic: bars, the shortest marked where not all are equal; and how far apart two are."""
     time, peak, sent = ([shares(run) for run in runs] for shares in (time_shares, memory_shares, sent_shares))
     common = _common(runs)
     measured: list[tuple[Column, str]] = []

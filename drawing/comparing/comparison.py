@@ -1,6 +1,6 @@
 """Schedules one under another on one time axis, with their figures and the place where they first differ.
 
-All of it in one picture, or in parts, for a page or for slides: what was run is laid out once.
+All in one picture, or in parts, for a page or for slides: the runs are laid out once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from lib.analysis.figures import peak
 from lib.trace.trace import Trace, nothing_to
 
 TITLE: Final = 17
-EDGE_ROOM: Final = 24.0  # pixels beside what is no timeline
+EDGE_ROOM: Final = 24.0  # pixels beside all but timelines
 LINES: Final = 8
-"""Lines of what is said of a run that went wrong; what else there is to say is in the words of the command."""
-Placed = tuple[Panel, int, Difference | None]  # a run that is drawn, which one it is, and where it first differs
-NAMED: Final = 6  # runs that are all named in a headline; of more it says how many there are
+"""Most lines about a run that went wrong; the rest is in the words of the command."""
+Placed = tuple[Panel, int, Difference | None]  # a drawn run, its number, and where it first differs
+NAMED: Final = 6  # most runs named in a headline; beyond that, it says how many there are
 
 
 class Compared(NamedTuple):
-    """A run that is compared, under its name, and in more words its `title`. A run that failed is there up to where
-    it did; where there is none at all, `trace` is None. `said` is what went wrong. One that does not count has
-    figures, and is never the best. `task` is what it does: two runs of different puzzles are different from the
-    start, and it says nothing where they first are."""
+    """A run to compare, under its name, with a longer `title`. A failed run goes up to its failure; without any run,
+    `trace` is None. `said` is what went wrong. A run that does not count has figures, and is never the best. `task` is
+    its puzzle: runs of different puzzles differ from the start, so the place where they first do says nothing."""
 
     name: str
     trace: Trace | None
@@ -61,7 +60,7 @@ def compare(*runs: Any, fold: bool = True, **named: Any) -> Picture:
 
 
 def draw_figures(*runs: Any, **named: Any) -> Picture:
-    """Draw only the figures of runs as bars beside each other: time, what is alive at the peak, what is sent.
+    """Draw only the figures of runs as bars beside each other: time, values alive at the peak, traffic.
 
     Names come as for `compare`.
     """
@@ -70,7 +69,7 @@ def draw_figures(*runs: Any, **named: Any) -> Picture:
 
 
 def _named(call: str, runs: Sequence[Any], named: Mapping[str, Any]) -> list[Compared] | Picture:
-    """The runs with their names; a picture that says why, where there is nothing to draw."""
+    """The runs with their names; or, where there is nothing to draw, a picture that says why."""
     if len(runs) == 1 and isinstance(runs[0], Mapping):
         named = {str(key): run for key, run in cast("Mapping[Any, Any]", runs[0]).items()} | {**named}
         runs = ()
@@ -85,7 +84,7 @@ def _named(call: str, runs: Sequence[Any], named: Mapping[str, Any]) -> list[Com
 
 
 def together(names: Sequence[str]) -> str:
-    """Names in a row, "ddp, fsdp and gpipe"; of many the first, and how many others there are."""
+    """Return names in a row, "ddp, fsdp and gpipe"; where they are many, the first and the number of others."""
     if len(names) > NAMED:
         names = [*names[: NAMED - 1], f"{len(names) - NAMED + 1} others"]
     if any(" and " in name for name in names):
@@ -94,10 +93,10 @@ def together(names: Sequence[str]) -> str:
 
 
 class Comparison:
-    """Runs that are drawn beside each other: in one picture, or in parts as wide as you like, all on one time axis.
+    """Runs drawn beside each other: in one picture, or in parts as wide as you like, all on one time axis.
 
-    Memory is drawn of the rank with the highest peak. `fold`: ranks that are alike share a row. The `title` is what
-    stands above all in one picture, else the names of the runs.
+    Memory is that of the rank with the highest peak. `fold`: ranks that are alike share a row. The `title` stands
+    above everything in one picture; by default it is the names of the runs.
     """
 
     def __init__(self, runs: Sequence[Compared], *, width: float = WIDTH, fold: bool = True, title: str = "") -> None:
@@ -106,7 +105,7 @@ class Comparison:
         self.drawn = [(run.name, run.trace) for run in runs if run.trace is not None]
         self.traces = [trace for _, trace in self.drawn]
         self.related = [not shown[0].task or not run.task or run.task == shown[0].task for run in shown[1:]]
-        """For each run after the first whether it may do the same, so that it is worth saying where it does not."""
+        """Whether each run may do the same as the first, so that it is worth saying where it does not."""
         self.gaps = [
             difference(self.traces[0], trace) if alike else None
             for trace, alike in zip(self.traces[1:], self.related, strict=True)
@@ -129,7 +128,7 @@ class Comparison:
         return Picture(scene, "\n".join([*words, *(said(gap, first, name) for gap, first, name in self._parted)]))
 
     def figures(self) -> Picture:
-        """Only the figures, as bars."""
+        """Draw only the figures, as bars."""
         scene = Scene(self.width, 0)
         y = self._table(scene, self._headline(scene))
         scene.height = legend(scene, EDGE_ROOM, y + 12, self.width - 12, kinds_of(self.traces)) + 6
@@ -147,8 +146,8 @@ class Comparison:
         return Picture(scene, "what the colours mean"), pictures
 
     def differences(self) -> list[str]:
-        """Say how each run differs from the first: what it has less or more of, and where they first part, if
-        they are of one puzzle."""
+        """Say how each run differs from the first: what it has less or more of, and where they first part, if they
+        belong to one puzzle."""
         found: list[str] = []
         counts = [run.counts for run in self.runs if run.trace is not None]
         for place, (gap, (name, trace)) in enumerate(zip(self.gaps, self.drawn[1:], strict=True), 1):
@@ -160,12 +159,12 @@ class Comparison:
 
     @property
     def _parted(self) -> list[tuple[Difference | None, str, str]]:
-        """Where each run that may do the same differs from the first, and the names of both."""
+        """Where each run of the same puzzle differs from the first, and the names of both."""
         every = zip(self.drawn[1:], self.gaps, self.related, strict=True)
         return [(gap, self.drawn[0][0], name) for (name, _), gap, related in every if related]
 
     def _headline(self, scene: Scene) -> float:
-        """The names and the size, or that the sizes differ; and what there is to learn. Returns where it ends."""
+        """The names and the size, or that the sizes differ; and the lesson. Returns where it ends."""
         title = self.title or together([run.name for run in self.runs])
         scene.add(Text(EDGE_ROOM, 26, fit(title, self.width - 260, TITLE), TITLE, INK, bold=True))
         y, room = 48.0, self.width - 2 * EDGE_ROOM
@@ -178,8 +177,8 @@ class Comparison:
         return y + 4
 
     def _table(self, scene: Scene, y: float) -> float:
-        """The runs that came to their end. None of runs of different sizes is the better one, nor one that does not
-        count: a run that leaves something out is soon over."""
+        """The runs that reached their end. Runs of different sizes have no winner, and a run that does not count never
+        wins: one that leaves something out is over sooner."""
         whole = [(run, run.trace) for run in self.runs if run.trace is not None and run.trace.error is None]
         shown = [(run.name, trace) for run, trace in whole]
         valid = [unequal(shown) is None and run.counts for run, _ in whole]
@@ -245,7 +244,7 @@ def _words_of(run: Compared) -> str:
 
 
 def _mark(scene: Scene, below: int, panel: Panel, rows: Rows, gap: Difference, side: int) -> None:
-    """Points at the event at which a schedule begins to differ, or at the moment where it has none: a line behind the
+    """Point at the event where a schedule begins to differ, or at the moment where it has none: a line behind the
     boxes (`below` is how many marks lie under it), and a frame around the box."""
     axis, top, x = panel.axis, rows.tops[gap.rank], panel.axis.x(gap.time)
     for box in panel.timeline.boxes:

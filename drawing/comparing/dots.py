@@ -1,4 +1,4 @@
-"""Many schedules as dots, their time across and their memory up: runs by name, a front, and those of a class."""
+"""Many schedules as dots, time across and memory up: runs by name, a front, and the schedules of a class."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from lib.puzzles.records import PUZZLES
 from lib.trace.trace import nothing_to
 
 BESIDE: Final = 24.0
-PLOT: Final = 470.0  # pixels that the plot is wide; beside it stand the figures
+PLOT: Final = 470.0  # pixels of the plot's width; the figures stand beside it
 LINE: Final = 20
 
 
 def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Picture:
     """Draw runs (Traces or lists of Models) by name, each a dot: left is early, low is little memory.
 
-    With a puzzle its goals are there too, each with a corner: what is left of it and below it reaches the goal.
+    With a puzzle its goals are drawn too, each as a corner: everything left of it and below it reaches the goal.
     """
     if not isinstance(runs, Mapping) or not runs:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ValueError('draw_trade_off takes runs by name, such as {"ddp": out1, "fsdp": out2}; got ' + repr(runs))
@@ -53,13 +53,13 @@ def draw_trade_off(runs: Mapping[str, Any], puzzle: str | None = None) -> Pictur
 LEFT, RIGHT, TOP, HIGH = 78.0, 770.0, 100.0, 280.0  # the left and right edge of the plot, its top, and its height
 BARS: Final = 44.0  # pixels of the longest bar beside and above the plot
 ACROSS, UP = 48, 24  # bars above the plot, and beside it
-FAR: Final = 1.6  # the plot has room for so many times what goals allow and the reference needs
-OVER: Final = mix(SOFT, PAPER, 0.3)  # the colour of what does not pass
+FAR: Final = 1.6  # the plot reaches this many times as far as the goals and the reference
+OVER: Final = mix(SOFT, PAPER, 0.3)  # the colour of schedules that do not pass
 
 
 class Handed(NamedTuple):
-    """A schedule of a class: its end, its peak in elements, how many students have it, whether it passes, and what the
-    pointer shows."""
+    """A schedule of a class: its end, its peak in elements, how many students have it, whether it passes, and its
+    tooltip."""
 
     time: float
     memory: float
@@ -75,10 +75,10 @@ def draw_spread(
     reference: tuple[float, float] | None = None,
     best: tuple[float, float] | None = None,
 ) -> Picture:
-    """Correct schedules as dots, as large as there are students; bars above and beside count them by time and memory.
+    """Draw correct schedules as dots, sized by their students; bars above and beside count them by time and memory.
 
-    `reference` and `best`, (time, memory), have rings with names. What is far beyond the goals and the reference stands
-    at the edge, as a triangle. ValueError where there is nothing to draw.
+    `reference` and `best`, (time, memory), have rings with names. Schedules far beyond the goals and the reference are
+    triangles at the edge. ValueError where there is nothing to draw.
     """
     if not handed:
         raise ValueError("draw_spread: no schedule was handed in")
@@ -89,7 +89,7 @@ def draw_spread(
     ends: list[tuple[float, float]] = []
     times, memories = [one.time for one in handed], [one.memory for one in handed]
     wanted = [*((goal.time, goal.memory) for goal in goals), *rings.values()]
-    for dim, own in enumerate((times, memories)):  # of what was handed in that has room which is not far beyond
+    for dim, own in enumerate((times, memories)):  # schedules handed in get room unless they are far beyond
         known = [place[dim] for place in wanted] or own
         last, first = max(max(known), min(max(own), FAR * max(known))), min(*known, *own)
         room = last - first or 0.4 * last or 1.0
@@ -147,7 +147,7 @@ def _size(one: Handed) -> float:
 
 
 def _dot(frame: Frame, one: Handed) -> Iterator[Rect | Poly | Text]:
-    """Yield the marks of a schedule: a triangle at the edge where it is beyond it, and on a large dot its students."""
+    """Yield the marks of a schedule: a triangle at the edge where it lies beyond, and on a large dot its students."""
     (x, y), size = _place(frame, one), _size(one)
     fill: Colour = GOOD if one.passes else OVER
     if one.time > frame.high[0]:
@@ -161,7 +161,7 @@ def _dot(frame: Frame, one: Handed) -> Iterator[Rect | Poly | Text]:
 
 
 def _bars(scene: Scene, frame: Frame, handed: Sequence[Handed]) -> None:
-    """Paint how many students are in each part of the time, above the plot, and of the memory, beside it."""
+    """Paint the numbers of students by time above the plot, and by memory beside it."""
     most = [0, 0]
     for dim, (low, size, bins) in enumerate(((LEFT, RIGHT - LEFT, ACROSS), (TOP, HIGH, UP))):
         counts = [0] * bins

@@ -22,18 +22,18 @@ from lib.errors.wording import amount, counted
 from lib.puzzles.puzzle import Goal, Task
 from lib.suite.course.solutions import schedule_to_show
 
-LIMITLESS: Final = 2.0**60  # limits from here on are none: the caller asked for time only, or for memory only
+LIMITLESS: Final = 2.0**60  # limits from here on do not count: the caller asked for time only, or for memory only
 BETWEEN: Final = 16.0
 
 
 def may_send(wanted: Sequence[Goal], others: float | None = None) -> list[float]:
-    """Return the elements that may be sent per rank for each goal; `others` is for goals that do not say."""
+    """Return the elements that a rank may send for each goal; `others` is for goals that do not say."""
     limits = [others if goal.sent is None else goal.sent for goal in wanted]
     return [LIMITLESS if limit is None else limit for limit in limits]
 
 
 class Figure(NamedTuple):
-    """A figure: its name, the limits of the goals, one's own with what it is made of, and a lower bound."""
+    """A figure: its name, the limits of the goals, the learner's own with its parts, and a lower bound."""
 
     name: str
     limits: Sequence[float]
@@ -43,7 +43,7 @@ class Figure(NamedTuple):
 
     @property
     def column(self) -> Column:
-        """Its bars: one's own first, if there are figures of one's own."""
+        """Return its bars: the learner's own first, if there is one."""
         bars: list[Bar | None] = []
         if self.mine is not None:
             bars.append(Bar(self.parts or [Part(self.mine, MINE)], amount(self.mine), bold=True))
@@ -54,7 +54,7 @@ class Figure(NamedTuple):
 def figures(
     wanted: Sequence[Goal], mine: tuple[float, float, float] | None = None, most: str = "", others: float | None = None
 ) -> list[Figure]:
-    """Time, memory, and what is sent, where goals are about it; with one's own figures where there are any."""
+    """Return time, memory and traffic, where goals limit them; with the learner's own figures where there are any."""
     time, memory, sent = mine or (None, None, None)
     every = [
         Figure(f"time{most}", [goal.time for goal in wanted], time),
@@ -65,7 +65,7 @@ def figures(
 
 
 def _goal(limit: float, mine: float | None) -> Bar:
-    """A limit: green where one's own figure is within it, red where it is over, and then by how much."""
+    """A limit: green where the learner's figure is within it, red where it is over, and then by how much."""
     over = 0.0 if mine is None else round(mine - limit, 9)
     colour = ACCENT if mine is None else ALARM if over > 0 else GOOD
     words = amount(limit)
@@ -77,7 +77,7 @@ def _goal(limit: float, mine: float | None) -> Bar:
 def goals(
     scene: Scene, wanted: Sequence[Goal], figures: Sequence[Figure], left: float, right: float, y: float, judged: bool
 ) -> float:
-    """Paint a row for each goal, and one above for one's own where there is one; return where they end.
+    """Paint a row for each goal, and one above for the learner's own where there is one; return where they end.
 
     `judged`: whether names have a tick where a goal is reached and a dash where it is not.
     """
@@ -97,8 +97,8 @@ EDGE, TITLE = 24.0, 17
 
 
 def picture_of_task(task: Task) -> Picture:
-    """Draw the goals of a puzzle: its limits. The run of the official answer, without a line of it, comes below them
-    once it gives nothing away."""
+    """Draw the goals of a puzzle: its limits. The run of the official answer, without its code, comes below them once
+    it gives nothing away."""
     record, scene = task.record, Scene(WIDTH, 60)
     scene.add(Text(EDGE, 26, fit(record.heading, WIDTH - 2 * EDGE, TITLE), TITLE, INK, bold=True))
     if record.is_function:

@@ -1,4 +1,4 @@
-"""Plots: runs as points of time and memory with what the goals allow and no schedule can reach, and curves."""
+"""Plots: runs as points of time and memory, with the regions that goals allow and no schedule can reach; and curves."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from lib.puzzles.puzzle import Goal
 
 At = tuple[float, float]
 Curve = Sequence[At]
-Number = tuple[float, str]  # of an axis: where it stands, and how it is written
+Number = tuple[float, str]  # on an axis: where it stands, and how it is written
 
 WIDTH, LEFT, TOP = 840, 66.0, 40.0
-"""Pixels of a plot that is a picture of its own, for the numbers on its left, and for its title."""
+"""Pixels of a plot in a picture of its own: its width, the room for numbers on its left, and for its title."""
 LINE: Final = 15.0
 
 
 class Frame(NamedTuple):
-    """The place of a plot on the paper, and what its lowest and highest corners mean."""
+    """The place of a plot on the paper, and the numbers at its lowest and highest corners."""
 
     left: float
     top: float
@@ -36,15 +36,15 @@ class Frame(NamedTuple):
     high: At
 
     def x(self, value: float) -> float:
-        """Return the place of a number of the axis across."""
+        """Return the place of a number on the horizontal axis."""
         return self.left + (value - self.low[0]) / (self.high[0] - self.low[0]) * (self.right - self.left)
 
     def y(self, value: float) -> float:
-        """Return the place of a number of the axis upwards."""
+        """Return the place of a number on the vertical axis."""
         return self.bottom - (value - self.low[1]) / (self.high[1] - self.low[1]) * (self.bottom - self.top)
 
     def at(self, x: float, y: float) -> At:
-        """Return the place of both."""
+        """Return the place of a point."""
         return self.x(x), self.y(y)
 
     def edge(self) -> Rect:
@@ -57,7 +57,7 @@ class Frame(NamedTuple):
         return Rect(x - size, y - size, 2 * size, 2 * size, fill, stroke, line, radius=size, title=title)
 
     def across(self, scene: Scene, numbers: Iterable[Number], words: str, grid: bool = False, tick: float = 0) -> None:
-        """Numbers below the plot, on lines through it (a `grid`) or at ticks, and what they are."""
+        """Write numbers below the plot, on lines through it (a `grid`) or at ticks, and their meaning."""
         for value, number in numbers:
             x = self.x(value)
             if grid or tick:
@@ -67,7 +67,7 @@ class Frame(NamedTuple):
         scene.add(Text((self.left + self.right) / 2, self.bottom + 29, words, TEXT, SOFT, "middle"))
 
     def up(self, scene: Scene, numbers: Iterable[Number], words: str, tick: float = 0) -> None:
-        """Numbers left of the plot, on lines through it or at ticks, and what they are."""
+        """Write numbers left of the plot, on lines through it or at ticks, and their meaning."""
         for value, number in numbers:
             y, ends = self.y(value), (self.left - tick, self.left if tick else self.right)
             scene.add(Poly([(end, y) for end in ends], stroke=SOFT if tick else GRID))
@@ -75,7 +75,7 @@ class Frame(NamedTuple):
         scene.add(Text(self.left - 46, (self.top + self.bottom) / 2, words, TEXT, SOFT, "middle", turned=True))
 
     def names(self, scene: Scene, ends: Iterable[tuple[float, int, str]], of: int, room: float) -> None:
-        """Names of curves right of the plot, with their numbers `of` so many, where they end or a little below."""
+        """Write names of curves right of the plot, coloured by number among `of`, at their ends or a bit lower."""
         y = self.top - LINE
         for end, number, name in sorted(ends):
             y = max(y + LINE, end)
@@ -92,14 +92,14 @@ def chart(title: str, high: float, below: float, low: At, top: At, right: float 
 
 
 def numbers(low: float, high: float, most: int, step: float = 0) -> Iterator[float]:
-    """Yield the round numbers to write at an axis, about so many at most, or all that are a `step` apart."""
+    """Yield the round numbers to write at an axis, about `most` at most, or all that are a `step` apart."""
     step = step or nice((high - low) / most)
     for number in range(int(-(-low // step)), int((high + 1e-9) // step) + 1):
         yield round(number * step, 9)
 
 
 def axes(scene: Scene, frame: Frame) -> None:
-    """Write the numbers of time and memory, and what they are."""
+    """Write the numbers of time and memory, and their meaning."""
     (first, least), (last, most) = frame.low, frame.high
     moments, amounts = ([n for n in some if n > 0] for some in (numbers(first, last, 6), numbers(least, most, 5)))
     frame.across(scene, [(time, exact(time)) for time in moments], "time (better: left)", tick=4)
@@ -107,7 +107,7 @@ def axes(scene: Scene, frame: Frame) -> None:
 
 
 def front_line(scene: Scene, frame: Frame, places: Iterable[At]) -> None:
-    """Draw a line along the places that no other one beats in time and memory."""
+    """Draw a line along the places that no other place beats in time and memory."""
     corners, lowest = list[At](), float("inf")
     for time, memory in sorted(places):
         if memory < lowest:
@@ -131,7 +131,7 @@ FARTHEST: Final = 6  # distances at which words look for room
 
 
 class Labels:
-    """Words beside places, where nothing else stands: nothing is `taken`, and lines are kept away from if they can be.
+    """Words beside places, where nothing else stands: clear of all that is `taken`, and of lines where possible.
 
     Below an `edge` lies the region where no schedule can be.
     """
@@ -145,15 +145,15 @@ class Labels:
         self.taken.append((x - size, y - size, x + size, y + size))
 
     def line(self, points: Curve) -> None:
-        """Keep words away, if they can be, from a line of level and upright parts."""
+        """Keep words away, where possible, from a line of level and upright parts."""
         for (ax, ay), (bx, by) in pairwise(points):
             self.lines.append((min(ax, bx) - 2, min(ay, by) - 2, max(ax, bx) + 2, max(ay, by) + 2))
 
     def write(
         self, scene: Scene, words: str, place: At, colour: str = INK, bold: bool = False, apart: float = 10
     ) -> None:
-        """Words above or below, right or left of a place, so far from it; where others stand farther away, at the end
-        of a thin line. Nothing where there is no room at all."""
+        """Write words above or below, right or left of a place, `apart` from it; where others stand, farther away at
+        the end of a thin line. Writes nothing where there is no room at all."""
         (x, y), frame, size = self.frame.at(*place), self.frame, TEXT if bold else SMALL
         wide = text_width(words, size) * (1.08 if bold else 1.0)
         for farther in range(FARTHEST if words else 0):
@@ -189,12 +189,12 @@ def _hits(box: Box, others: Sequence[Box]) -> bool:
     return any(box[0] < o[2] and o[0] < box[2] and box[1] < o[3] and o[1] < box[3] for o in others)
 
 
-HIGH: Final = 232.0  # pixels that the plot is high, with its axes
+HIGH: Final = 232.0  # pixels of the plot's height, with its axes
 
 
 class Point(NamedTuple):
-    """A run: what it is called, its end, its peak. `look` is "mine", "reference", "other" or "best"; `inside` is
-    false for one of another kind, of which the lower bounds do not speak."""
+    """A run: its name, its end, its peak. `look` is "mine", "reference", "other" or "best"; `inside` is false for a
+    run of another kind, to which the lower bounds do not apply."""
 
     name: str
     time: float
@@ -221,8 +221,8 @@ class Plot(NamedTuple):
 
 
 def plot(scene: Scene, shown: Plot, left: float, width: float, y: float) -> float:
-    """Paint the plot; return where it ends. One's own run is large, the reference a ring, others are small, and
-    hollow where the bounds speak of none."""
+    """Paint the plot; return where it ends. The learner's run is large, the reference a ring, others are small, and
+    hollow where the bounds do not apply."""
     limits = shown.limits
     places = [(point.time, point.memory) for point in shown.points]
     places += [(goal.time, goal.memory) for goal in shown.goals]
@@ -274,7 +274,7 @@ ALIKE: Final = 1e-9  # heights that differ by less are equal
 
 
 class Crossing(NamedTuple):
-    """A place where another curve becomes the lowest: x and y, and the lowest before and behind it."""
+    """A place where another curve becomes the lowest: x and y, and the lowest before and after it."""
 
     x: float
     y: float
@@ -286,10 +286,10 @@ def draw_curves(
     curves: Mapping[str, Curve], across: str, up: str = "time", title: str = "", *,
     lowest: bool = True, doublings: bool = False,
 ) -> Picture:  # fmt: skip
-    """Curves by name, each a list of (x, y) with the same x in ascending order. `across` and `up` say what x and y are.
+    """Draw curves by name, each a list of (x, y) with the same x in ascending order. `across` and `up` name x and y.
 
-    Rings mark where the lowest of the curves becomes another one, or on a curve alone where it is lowest, if `lowest`
-    is what matters. With `doublings` each doubling of x is as wide as the one before it.
+    With `lowest`, rings mark where another curve becomes the lowest, or where a single curve is lowest. With
+    `doublings` each doubling of x is as wide as the one before it.
     """
     found = _checked(curves)
     if doublings:
@@ -357,7 +357,7 @@ def crossings(curves: Mapping[str, Curve]) -> list[Crossing]:
 
 
 def _cuts(curves: Mapping[str, Curve], now: str, at: int, x: float, right: float) -> Iterator[tuple[float, float, str]]:
-    """Yield who gets below a curve in the rest of a part: the place, the height at its end, and the name."""
+    """Yield the curves that get below a curve in the rest of a part: the place, the height at its end, and the name."""
     for name, curve in curves.items():
         gap = _height(curve, at, x) - _height(curves[now], at, x)
         then = curve[at + 1][1] - curves[now][at + 1][1]

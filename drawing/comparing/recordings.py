@@ -1,8 +1,8 @@
-"""Recordings one under another: a profile of a real run below the schedule that it was to be, and where they differ.
+"""Recordings one under another: a profile of a real run below its intended schedule, and where they differ.
 
 All are on one time axis, in time units: the median forward of a measured run is as wide as that of the schedule. Where
-one takes many times as long as another each has the whole width, and one of which no forward is known is in
-milliseconds: the picture says so."""
+one takes many times as long as another, each has the whole width, and one without a known forward is in milliseconds:
+the picture says so."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.operations import OPERATIONS
 
 STOPPED: Final = 1.9  # room on the time axis, in terms of what ran, where it is also shown what each rank stops at
-FAR: Final = 2.5  # a recording that is more than so many times as long as the shortest has an axis of its own
+FAR: Final = 2.5  # a recording more than this many times as long as the shortest has its own axis
 
 
 class _Panel(NamedTuple):
     """A recording with its times in ticks: its spans with their lanes, by rank, and the axis that it is drawn on.
 
-    `unit` are the nanoseconds of a time unit, or those of a millisecond where it is not drawn `in_units`.
+    `unit` is the nanoseconds of a time unit, or of a millisecond where it is not drawn `in_units`.
     """
 
     recording: Recording
@@ -49,7 +49,7 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     for one in every:
         if not isinstance(one, Recording):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError(f"draw_recordings takes Recordings, as recording_of makes of a Trace; got {one!r}")
-    # The nanoseconds of a time unit of each; None where it has none, and is drawn in milliseconds.
+    # The nanoseconds of each one's time unit; None where it has none, and is drawn in milliseconds.
     wide = next((one.forward and one.forward / one.unit for one in every if one.unit is not None), None)
     scales = [one.unit or (one.forward / wide if one.forward and wide else None) for one in every]
     ends = [one.end / scale for one, scale in zip(every, scales, strict=True) if scale is not None]
@@ -67,7 +67,7 @@ def draw_recordings(expected: Recording, *found: Recording) -> Picture:
     ramp = "stage" if any(one.has_order for one in every) else "layer"
     entries = paint.operations(stages, boxes, "number: batch", of=ramp)
     if all(span.stage is None for one in every for span in one.spans):
-        entries = entries[2:]  # not the ramp, nor a forward: nobody says what is one
+        entries = entries[2:]  # neither the ramp nor a forward: nothing says which spans are forwards
     y = legend(scene, paint.LEFT, y - 3, WIDTH - 12, entries) + 4
     if expected.held:
         y = legend(scene, paint.LEFT, y - 4, WIDTH - 12, [swatch(*LOOKS["pending"].pair, "stops here", dash="3 2")]) + 4
@@ -100,7 +100,7 @@ def _panel(recording: Recording, unit: float | None, end: float | None) -> _Pane
 
 
 def _lanes(spans: Iterable[Span], ordered: bool) -> Iterator[tuple[Span, int]]:
-    """The lane of each span: 0 is the rank's own. Messages beside it are arrows, where the order says them."""
+    """The lane of each span: 0 is the rank's own. Messages beside it are arrows, where the order includes them."""
     free: list[int] = []
     for span in spans:
         if span.stream == COMPUTE:
@@ -118,7 +118,7 @@ def _look(op: str) -> str:
 def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[tuple[int, int]]) -> float:
     """One panel from `y` on; returns where it ends. `marks`: ranks, and which of their passes is pointed at."""
     one = panel.recording
-    if not one.held:  # what stopped has its name above, and no end
+    if not one.held:  # a stopped run has its name above, and no end
         name, _, said = figures(one).partition(": ")
         y = paint.heading(scene, name, said, y)
     rows = paint.place_rows(panel.lanes, y, [Fold((rank,)) for rank in panel.ranks])
@@ -147,7 +147,7 @@ def _paint(scene: Scene, panel: _Panel, stages: int, y: float, marks: Sequence[t
 
 
 def _stops(panel: _Panel, rows: paint.Rows) -> Iterator[Mark]:
-    """Yield what each rank stops at, and arrows from who waits to who is waited for: the circle, where there is one."""
+    """Yield what each rank stops at, and arrows from waiting ranks to those they await: the circle, if there is one."""
     axis, held = panel.axis, [one for one in panel.recording.held if one.rank in rows.tops]
     waits = {one.rank: one.on for one in held if one.on is not None}
     right = axis.left + axis.width
@@ -155,7 +155,7 @@ def _stops(panel: _Panel, rows: paint.Rows) -> Iterator[Mark]:
     for one in held:
         x, y = axis.x(round(one.since * TICKS / panel.unit)) + 1, rows.tops[one.rank]
         yield Rect(x, y + 0.5, right - x, rows.height - 1, fill, border, dash="3 2", title=one.words)
-        left = after if one.on is not None else x + 8  # why it began needs more words
+        left = after if one.on is not None else x + 8  # its reason needs more words
         words = fit(one.words, right - left - paint.APART * (len(waits) + 1), TEXT)
         yield Text(left, y + rows.height / 2, words, TEXT if rows.height >= 14 else SMALL, border)
     yield from paint.waiting_arrows(waits, rows, right)
@@ -174,7 +174,7 @@ class _Painter:
         x, end = self.panel.axis.x(span.start), self.panel.axis.x(span.end)
         top, height = self.rows.lane(span.rank, lane)
         marked = self._is_marked(span)
-        if end - self.painted.get((span.rank, lane), -1.0) < 0.3 and not marked:  # it would not be seen
+        if end - self.painted.get((span.rank, lane), -1.0) < 0.3 and not marked:  # too narrow to be seen
             return
         self.painted[span.rank, lane] = end
         look, own, width = _look(span.op), layer_colour(span.stage or 0, self.stages), max(0.8, end - x)
@@ -194,7 +194,7 @@ class _Painter:
             self.frames.append(Rect(x - 1.5, top - 1.5, max(width, 2) + 2.2, height + 3, "none", ALARM, 2, radius=1))
 
     def _is_marked(self, span: Span) -> bool:
-        """Check if a span is one of those that are pointed at, and count the passes of its rank."""
+        """Check if a span is one of those pointed at, and count the passes of its rank."""
         if not span.word or span.op in ("pass_to", "receive"):
             return False
         before = self.passed.get(span.rank, 0)

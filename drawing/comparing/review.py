@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from lib.analysis.bounds.limits import Limit
 
 EDGE: Final = 24.0
-PLOT: Final = 370.0  # pixels that the plot is wide
+PLOT: Final = 370.0  # pixels of the plot's width
 
 
 def limits(scene: Scene, review: Review, y: float) -> float:
-    """Bars for yours and for every goal; below them the plot, and what the bounds are made of. Nothing if incorrect."""
+    """Paint bars for yours and every goal; below them the plot, and the parts of the bounds. Nothing if incorrect."""
     verdict = review.verdict
     if not verdict.correct:
         return y
     y = goals(scene, verdict.goals, _figures(review), EDGE, WIDTH - 8, y, judged=True) + 10
     bottom, y = plot(scene, _plot(review), EDGE, PLOT, y), y + 12
-    # Beside it: how yours compares with the reference, which schedules the bounds speak of, and if both can be had.
+    # Beside it: how yours compares with the reference, which schedules the bounds cover, and if both can be had.
     left = EDGE + PLOT + 26
     for words, fill, below in ((review.beside(), INK, 6), (review.premise(), SOFT, 6), (review.both(), INK, 0)):
         if words is not None:
@@ -47,7 +47,7 @@ def limits(scene: Scene, review: Review, y: float) -> float:
 
 
 def speaking(review: Review) -> tuple[Limit | None, Limit | None, Limit | None]:
-    """Return the lower bounds of time, memory and what is sent, where they speak of this run and say anything."""
+    """Return the lower bounds of time, memory and traffic, where they apply to this run and say anything."""
     bound = review.bound
     if bound is None or review.excuse is not None or not review.verdict.correct:
         return None, None, None
@@ -70,7 +70,7 @@ def _figures(review: Review) -> list[Figure]:
 
 
 def _plot(review: Review) -> Plot:
-    """Yours, the reference and other ways, the goals, and the bounds with what is proved between them."""
+    """Yours, the reference and other ways, the goals, and the bounds with the proved steps between them."""
     looks = {"yours": "mine", "the reference": "reference"}
     points = [Point(name, time, memory, looks[name]) for name, time, memory in review.figures()]
     passed = review.verdict.passed
@@ -106,7 +106,7 @@ ROOM: Final = WIDTH - LEFT - 130.0  # pixels of the longest bar
 
 
 class Share(NamedTuple):
-    """A value in the bar of the peak: its kind, its elements, and whether nobody needed it any more."""
+    """A value in the bar of the peak: its kind, its elements, and whether it was no longer needed."""
 
     kind: str
     elements: float
@@ -115,7 +115,7 @@ class Share(NamedTuple):
 
 
 def shares(review: Review) -> list[Share]:
-    """Return the values of the peak in the order in which they are stacked: by kind, those that nobody needs last."""
+    """Return the values of the peak in stacking order: by kind, those no longer needed last."""
     found = [Share(one.value.kind, float(one.elements), one.state == "idle", str(one.value)) for one in review.alive]
     return sorted(found, key=lambda share: (ORDER.index(share.kind), share.idle))
 
@@ -170,7 +170,7 @@ def _table(scene: Scene, review: Review, y: float) -> float:
         bold = fit(row.what, 400, TEXT)
         scene.add(Text(left, y + 7, bold, TEXT, ALARM if row.idle else INK, bold=True))
         after, told = left + text_width(bold, TEXT) * 1.06 + 8, f"{row.made}, {row.fate}"
-        fits = text_width(told, TEXT) <= WIDTH - after - 14  # what does not stands below it
+        fits = text_width(told, TEXT) <= WIDTH - after - 14  # otherwise it stands below
         y = scene.paragraph(after if fits else left, y + (7 if fits else 24), told, WIDTH - left - 14, 17, SOFT) - 7
         y = scene.paragraph(left, y + 6, row.advice, WIDTH - left - 14, 17, ALARM) - 6 if row.advice else y
     if rest := table[ROWS:]:
@@ -186,7 +186,7 @@ SAME: Final = "the reference does the same operations at the same times: it is n
 
 
 def picture_of_review(review: Review) -> Picture:
-    """Return the whole picture. Its words are those of the review, without the bars made of letters."""
+    """Return the whole picture. Its words are those of the review, without its text bars."""
     scene, y = titled(_title(review))
     faults = [line for fault in review.verdict.faults for line in fault.splitlines()]
     more = [f"and {counted(len(faults) - 10, 'more line', ',')}"] if len(faults) > 10 else []
@@ -211,8 +211,8 @@ def _title(review: Review) -> str:
 
 
 def _timelines(scene: Scene, review: Review, y: float) -> float:
-    """Both runs on one time axis, yours with its gaps and its critical path; of an incorrect run, and where the
-    reference does the same, yours only."""
+    """Both runs on one time axis, yours with its gaps and its critical path; only yours where it is incorrect, or the
+    reference does the same."""
     gap = None if review.reference is None else difference(review.mine, review.reference)
     runs = [("yours", review.mine)]
     if review.reference is not None and gap is not None:

@@ -20,7 +20,7 @@ from lib.values.dims import Run, RunSet
 ROOM: Final = 840 - 2 * MARGIN
 GAP: Final = 14.0
 MOST: Final = 8
-"""Steps that are drawn: of more the first ones and the last. And ranks that are named."""
+"""Most steps drawn: of more, the first ones and the last. Also the most ranks named."""
 
 
 class Block(NamedTuple):
@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 class Turning(NamedTuple):
-    """The attention of a run, step by step, to so many tokens."""
+    """The attention of a run, step by step, with its number of tokens."""
 
     name: str
     ranks: int
@@ -42,7 +42,7 @@ class Turning(NamedTuple):
 
     @property
     def shared(self) -> bool:
-        """True if some ranks work on the same pairs, each for some heads."""
+        """Tell whether some ranks work on the same pairs, each for some heads."""
         return any(len(ranks) > 1 for blocks in self.steps for _, _, ranks in _cells(blocks))
 
     @property
@@ -63,9 +63,9 @@ class Turning(NamedTuple):
 def draw_attention(runs: Any, layer: int | None = None) -> Picture:
     """Draw which pairs of queries and keys each rank works on, in the forward of an attention layer, step by step.
 
-    Queries go down, keys across, and above the diagonal there is nothing to do. What is being worked on has the colour
-    of the rank, what was done before is paler; below are the times. `runs` is a run (a Trace, or Models), or several by
-    name, to lie below each other. Without `layer` it is the first layer of attention.
+    Queries go down, keys across, and above the diagonal there is nothing to do. Current pairs have the colour of their
+    rank, earlier ones are paler; below are the times. `runs` is a run (a Trace, or Models), or several by name, drawn
+    below each other. Without `layer` it is the first layer of attention.
     """
     named = cast("Mapping[Any, Any]", runs) if isinstance(runs, Mapping) else {"": runs}
     if not named:
@@ -140,20 +140,20 @@ def _triangle(one: Turning, step: int, side: float) -> Piece:
             (top, bottom), (left, right) = queries, keys
             cell = Box(left * each, top * each, (right - left) * each, (bottom - top) * each)
             weave(scene, cell, colours, whole)
-    # What was painted above the diagonal nobody works on: paper lies on it, and on the seams at its edges.
+    # No rank works on the pairs above the diagonal: paper covers them, and the seams at their edges.
     scene.add(Poly([(-1, -1), (side + 1, -1), (side + 1, side + 1)], PAPER))
     scene.add(Poly([(0, 0), (side, side), (0, side), (0, 0)], stroke=EDGE))
     return Piece(side, side, scene.marks)
 
 
 def _cells(blocks: Sequence[Block]) -> Iterator[tuple[Run, Run, list[int]]]:
-    """Runs of queries and of keys that are worked on together, and by whom: each of several ranks has some heads."""
+    """Runs of queries and keys worked on together, and their ranks: each of several ranks has some heads."""
     cells: defaultdict[tuple[Run, Run], list[int]] = defaultdict(list)
     for block in blocks:
         for queries in block.queries.runs:
             for keys in block.keys.runs:
                 cells[queries, keys].append(block.rank)
-                if len(cells) > 4096:  # finer shares are not to be seen
+                if len(cells) > 4096:  # finer shares cannot be seen
                     raise ValueError("draw_attention: these shares are too fine to draw. Longer pieces show the same")
     yield from ((queries, keys, ranks) for (queries, keys), ranks in cells.items())
 

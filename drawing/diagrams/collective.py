@@ -19,15 +19,15 @@ from lib.values.values import Value
 
 LEFT: Final = 62  # pixels for the words "before" and "after"
 MOST: Final = 10
-"""Columns in one picture: of more ranks the first and the last, and of groups side by side as many as fit."""
+"""Most columns in one picture: of more ranks the first and the last, and as many groups side by side as fit."""
 BAR, ARROW, BETWEEN = 38, 30, 26
 
 
 def draw_collective(run: Any, which: str | None = None, layer: int | None = None) -> Picture:
-    """One collective of a run, before and after, over all its ranks: the first, or the first of a name and a layer.
+    """Draw one collective of a run over all its ranks, before and after: the first, or the first of a name and a layer.
 
-    `run` is a Trace, or the Models that simulate returned. `which` is "allreduce", "all-gather", "pass_to", or what
-    else the run has. On a mesh the groups that do the same stand side by side.
+    `run` is a Trace, or the Models that simulate returned. `which` is "allreduce", "all-gather", "pass_to", or any
+    other that the run has. On a mesh the groups that do the same stand side by side.
     """
     if (why := nothing_to("draw", run)) is not None:
         return note(why)
@@ -46,7 +46,7 @@ class _Picture:
         self.places: list[int | None] = [*range(self.size)]
         if self.size > MOST:
             self.places = [*range(MOST - 4), None, self.size - 2, self.size - 1]
-        # As many groups as fit, the one that was asked for among them.
+        # As many groups as fit, including the one asked for.
         count = max(1, MOST // len(self.places))
         first = max(0, min(groups.index(one), len(groups) - count))
         self.shown, self.left_out = groups[first : first + count], max(0, len(groups) - count)
@@ -137,7 +137,7 @@ class _Picture:
         """A rank that has nothing here: because it never came, or because nothing is for it."""
         came = side or seat.called is not None
         if each.row is None and came:
-            return Piece(self.column, 38)  # who sends may keep what it sent; only what moves is drawn
+            return Piece(self.column, 38)  # a sender may keep the values it sent; only moving values are drawn
         fill, stroke = ("none", EDGE) if came else (ALARM_PALE, ALARM)
         high = 38 if came else max(map(tile_height, each.values))
         left, wide = (self.column - self.tile) / 2, self.tile
@@ -156,7 +156,7 @@ class _Picture:
         return (self.places.index(place) + 0.5) * self.column
 
     def _bar(self, each: Exchange) -> Piece:
-        """Return the bar in which all parts are united, with arrows into it and out of it."""
+        """Return the bar that joins all parts, with arrows into it and out of it."""
         high = BAR + 2 * ARROW
         scene = Scene(self.wide, high)
         for place in (place for place in self.places if place is not None):
@@ -209,7 +209,7 @@ class _Picture:
 
 
 def _sources(origin: Origin, value: Value, number: int) -> list[int]:
-    """The members that a value comes from. Of several that brought the same, the one of its number in a list."""
+    """The members that a value comes from; if several brought the same, the one with its number in a list."""
     held = laid(value.place, origin.beside(value)).held
     members = dict.fromkeys(member for shard in sorted(held)[:64] for member in origin.of(value, shard))
     return [number] if number in members and len(origin.members) > 1 else [*members]

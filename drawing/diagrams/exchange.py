@@ -1,6 +1,6 @@
-"""Who brought what to a collective or a message, who had what afterwards, and what there is to say of it.
+"""The values that ranks bring to a collective or a message, those they have afterwards, and the words for it.
 
-It is read from a Trace: of a run that failed, too, where some ranks never came.
+All is read from a Trace, even that of a failed run, where some ranks never came.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MESSAGE: Final = "message"  # the name of a `pass_to` and its `receive` together
 class Seat(NamedTuple):
     """One rank's part: what it brought and got, and how many elements it sent.
 
-    `called` says in words what it called, None where it never came. `fits`: it called what the others called.
+    `called` names its call in words, None where it never came. `fits`: its call matches those of the others.
     """
 
     rank: int
@@ -57,7 +57,7 @@ class Exchange(NamedTuple):
 
     @property
     def happened(self) -> bool:
-        """True if it took place."""
+        """Tell whether it took place."""
         return self.start is not None
 
     @property
@@ -67,12 +67,12 @@ class Exchange(NamedTuple):
 
     @property
     def values(self) -> list[Value]:
-        """All that is brought or, where the sender never came, received."""
+        """All values that are brought or, where the sender never came, received."""
         return [value for seat in self.seats for value in seat.brought or seat.got]
 
     @property
     def subject(self) -> str:
-        """Its subject: "weight of layer 0"; of different things their kinds."""
+        """Its subject: "weight of layer 0"; for different things their kinds."""
         found = [*dict.fromkeys(subject(value.kind, value.layer) for value in self.values)]
         return " and ".join(found[:3]) + (", …" if len(found) > 3 else "")
 
@@ -134,14 +134,14 @@ def _message(source: Seat, target: Seat, issued: Event, received: Event | None) 
 def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | None:
     """Return the first collective of a run, or the first of a name and a layer. None without one.
 
-    ValueError says what there is, for `who` was asked.
+    ValueError lists what there is, in the name of `who`.
     """
     found = exchanges(run)
     if not found and which is None:
         return None
     if not found:
         raise ValueError(f"{who}: no {which} in this run; its ranks never communicate")
-    if which is None:  # a collective is what people mean; messages are drawn where there is nothing else
+    if which is None:  # people mean collectives; messages are drawn only without any
         here = [one for one in found if one.row is not None] or found
     else:
         here = [one for one in found if one.op == _name(which)]
@@ -156,7 +156,7 @@ def chosen(run: Trace, which: object, layer: object, who: str) -> Exchange | Non
 
 
 def _name(which: object) -> str:
-    """The name in the table of what somebody may call "allgather", "AG", "all-gather" or "pass_to"."""
+    """The table's name for "allgather", "AG", "all-gather" or "pass_to"."""
     text = str(which).lower().replace(" ", "-")
     for name, row in COLLECTIVES.items():
         if text in (name.lower(), row.word.lower(), row.title.lower(), row.title.lower().replace("-", "_")):
@@ -175,8 +175,8 @@ def _there_is(found: Iterable[Exchange]) -> str:
 
 
 def beside(run: Trace, one: Exchange, layer: int | None = None) -> list[Exchange]:
-    """Return the same collective in all groups that are arranged like its own, in the order of their ranks: of each
-    group the one that is as many calls of that name into the run as this is; of one layer only where that is given."""
+    """Return the same collective in all groups that are arranged like its own, in the order of their ranks: the call
+    with the same number among each group's calls of that name; only those of one layer where that is given."""
     alike: dict[tuple[int, ...], list[Exchange]] = {}
     for other in exchanges(run):
         if other.op == one.op and len(other.seats) == len(one.seats):
@@ -212,7 +212,7 @@ def group_name(trace: Trace, one: Exchange) -> str:
 
 
 def idea(one: Exchange) -> str:
-    """One sentence about what it does to what the ranks bring."""
+    """Say in one sentence what it does with the ranks' values."""
     if one.row is None:
         (source, target), sender = one.ranks, one.seats[0]
         if one.happened:
@@ -251,7 +251,7 @@ def idea(one: Exchange) -> str:
 
 
 def is_cut(one: Exchange) -> bool:
-    """Check if members get a part of the result. (The sum of a softmax is smaller than what it is made of.)"""
+    """Check if members get a part of the result. (The sum of a softmax is smaller than its summands.)"""
     return any(not got.place.covers(own.place) for seat in one.seats for got in seat.got for own in seat.brought[:1])
 
 
@@ -280,7 +280,7 @@ def _compared(one: Exchange) -> str:
     row, sent, kinds = one.row, one.seats[0].sent, {value.kind for value in one.values}
     if row is None or row.many or not sent or len(kinds) > 1:
         return ""
-    if row.law is gather:  # what comes of it; of padded parts more is sent
+    if row.law is gather:  # the size of the result; with padded parts more is sent
         whole = total_elements(one.seats[0].got)
     else:
         whole = row.size(row.brought([seat.brought for seat in one.seats]), one.root, total_elements)
@@ -293,13 +293,13 @@ def _compared(one: Exchange) -> str:
     twice = row.travel == TWICE_ROUND
     once = share / 2 if twice else share
     words = ("twice " if twice else "") + (f"{once} of " if once < 1 else f"{once} times " if once > 1 else "")
-    if place.sharded and whole < place.schema.size:  # what is moved is itself a part
+    if place.sharded and whole < place.schema.size:  # the moved value is itself a part
         return f" ({words}{amount(Fraction(whole))})"
     return f" ({words}a whole {kinds.pop()})"
 
 
 def summary(trace: Trace, one: Exchange) -> str:
-    """Return the picture in words, for who cannot see it."""
+    """Return the picture in words, for those who cannot see it."""
     shown = one.seats if len(one.seats) <= 8 else (*one.seats[:6], *one.seats[-2:])
     seats = [_seat_words(one, seat) for seat in shown]
     lines = [f"{headline([one])}, {group_name(trace, one)}. {idea(one)}", *seats, cost(one)]

@@ -1,4 +1,4 @@
-"""draw_experts: tokens on their way to experts and back, as bands that are as wide as the tokens are many."""
+"""draw_experts: tokens on their way to experts and back, as bands whose widths count the tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST: Final = 32  # ranks, and experts, that are shown
 
 
 class Box(NamedTuple):
-    """Some tokens: rows of batches, and the experts that somebody has them for."""
+    """Some tokens: rows of batches, and the experts that they are for."""
 
     batches: RunSet
     rows: RunSet
@@ -53,9 +53,9 @@ class Bar:
 
 
 def draw_experts(run: Any, layer: int | None = None) -> Picture:
-    """Tokens on their way to experts and home again, in forward: of the first layer that dispatches, or of `layer`.
+    """Draw tokens on their way to experts and home, in forward: those of the first dispatching layer, or of `layer`.
 
-    `run` is a Trace, or the Models that simulate returned. What is dropped stays where it is, hatched.
+    `run` is a Trace, or the Models that simulate returned. Dropped tokens stay where they are, hatched.
     """
     if (why := nothing_to("draw", run)) is not None:
         return note(why)
@@ -89,7 +89,7 @@ class _Picture:
             raise ValueError(f"draw_experts shows up to {MOST} ranks and experts; a smaller run looks the same")
 
     def _boxes(self, layer: int) -> list[list[tuple[Box, int]]]:
-        """Return what each rank gives to forward of a layer, one after the other, and how long that takes."""
+        """Return each rank's inputs to forward of a layer, in order, and how long that takes."""
         found: list[list[tuple[Box, int]]] = []
         for program in self.trace.programs:
             found.append([])

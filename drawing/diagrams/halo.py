@@ -1,4 +1,4 @@
-"""draw_halo: a grid in the parts of its ranks, which rows each borrows in forward, and where their gradients go."""
+"""draw_halo: a grid split over its ranks, the rows that each borrows in forward, and where their gradients go."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ Key = tuple[Area, Area, Area]  # parts of an owner and of a borrower, and what i
 
 
 class Loan(NamedTuple):
-    """A loan of one rank to another in forward, for some batches; for which of them the borrower has worked backwards,
-    and for which the owner has the gradient as a sum of what both have worked out."""
+    """A loan of one rank to another in forward, for some batches; those for which the borrower has done backward, and
+    those for which the owner has the gradient as the sum of both ranks' results."""
 
     owner: int
     borrower: int
@@ -43,11 +43,11 @@ class Loan(NamedTuple):
 
 
 def draw_halo(run: Any, layer: int | None = None) -> Picture:
-    """Draw the grid that a convolution takes, in the parts of its ranks: what each borrows in forward, and what becomes
-    of the gradient of that in backward.
+    """Draw the grid that a convolution takes, split over its ranks: the rows that each borrows in forward, and what
+    becomes of their gradients in backward.
 
     `run` is a Trace, or the Models that simulate returned. Without `layer` it is the first convolution. However rows
-    travel, by a halo exchange, an all-to-all or messages: what is borrowed is what came and was not there before.
+    travel, by a halo exchange, an all-to-all or messages: those that came and were not there before are borrowed.
     """
     if (why := nothing_to("draw", run)) is not None:
         return note(why)
@@ -65,10 +65,10 @@ def draw_halo(run: Any, layer: int | None = None) -> Picture:
 
 
 class _Grid:
-    """The input of a layer: who has which part of it at rest, who lends what, and whose gradient comes home.
+    """The input of a layer: the parts at rest on each rank, the loans, and the gradients that come home.
 
-    Parts are sets of cells: the grid is cut wherever some value begins or ends, so that a million rows that lie
-    together are one cell. What is known is by rank and batch.
+    Parts are sets of cells: the grid is cut wherever some value begins or ends, so that a million adjacent rows are one
+    cell. Everything is kept by rank and batch.
     """
 
     def __init__(self, trace: Trace, layer: int) -> None:
@@ -99,7 +99,7 @@ class _Grid:
             self.parts[area].append(rank)
 
     def _runs(self, value: Value) -> list[Sequence[Run]]:
-        """Its rows and columns; all of those that it does not have as a dim."""
+        """Its rows and columns; all of them where it lacks the dim."""
         named = zip(map(value.place.named.get, ROLES), self.sizes, strict=True)
         return [RunSet.of(part.pieces).runs if part else [(0, size)] for part, size in named]
 
@@ -123,7 +123,7 @@ class _Grid:
         return sorted(((rows[a], rows[b]), (columns[c], columns[d])) for (a, b), (c, d) in runs)
 
     def _read(self, rank: int, others: Set[int]) -> None:
-        """Read what a rank had, took and worked out, in the order of its program. `others` work at this layer too."""
+        """Read a rank's holdings, inputs and results, in the order of its program. `others` work at this layer too."""
         program, here = self.trace.programs[rank], set[int]()
         for event in program.events:
             everybody = {*event.group, rank if event.peer is None else event.peer}
@@ -149,7 +149,7 @@ class _Grid:
                     self.gradients[at].append(value)
 
     def _borrowed(self, rank: int) -> list[Loan]:
-        """Return what a rank borrows, and of whom: where several have it, of one with which it communicates."""
+        """Return a rank's loans and their owners: where several have an area, one with which it communicates."""
         lent = defaultdict[tuple[int, Cell], set[int]](set)
         owners = [*sorted(self.near[rank]), *sorted({who for who, _ in self.own})]
         for batch in [batch for who, batch in self.took if who == rank]:
@@ -168,7 +168,7 @@ class _Grid:
         return sorted(loans, key=lambda loan: (loan.area, loan.owner))
 
     def _is_home(self, owner: int, borrower: int, batch: int, area: Area) -> bool:
-        """Check if the owner has the gradient of an area as a sum of what both have worked out."""
+        """Check if the owner has the gradient of an area as the sum of both ranks' results."""
         missing = self._cells([[run] for run in area])
         for value in self.gradients[owner, batch]:
             here = self._cells(self._runs(value)) & missing
@@ -183,7 +183,7 @@ class _Grid:
 
 
 class _Picture:
-    """Forward and backward side by side, each with all parts to scale and a gap apart; in it is what is borrowed."""
+    """Forward and backward side by side, each with all parts to scale, and borrowed areas in the gaps between them."""
 
     def __init__(self, grid: _Grid) -> None:
         self.grid, self.ranks, self.scene = grid, grid.trace.ranks, Scene(WIDTH, 0)

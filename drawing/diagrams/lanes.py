@@ -15,7 +15,7 @@ from lib.errors.wording import counted
 WIDTH: Final = 840
 ROOM: Final = WIDTH - 2 * MARGIN
 STAGE, LANE, TOP, END = 34, 50, 62, 68.0
-"""Pixels that a stage is high, and from one rank to the next; where they begin; and how wide their ends are."""
+"""Pixels: the height of a stage, the step from one rank to the next, their top, and the width of their ends."""
 SLOT: Final = 26
 
 
@@ -51,7 +51,7 @@ def picture_of_stages(shown: Stages) -> Picture:
 
 
 def _stage(shown: Stages, stage: int, rank: int, wide: float) -> Piece:
-    """A stage, below its number its layers, if they are known."""
+    """A stage with its number, and its layers below, if they are known."""
     colour, layers = layer_colour(stage, shown.count), shown.layers[stage] if shown.layers else None
     has = "" if layers is None else ": no layer" if not layers else f": layer {layers.start}"
     if layers is not None and len(layers) > 1:
@@ -83,7 +83,7 @@ def _way(scene: Scene, here: Box, there: Box) -> None:
 
 
 def _end(words: str) -> Piece:
-    """Return the box of what is done before the first layer, or behind the last."""
+    """Return the box of the work before the first layer, or after the last."""
     frame = Rect(0, 0, END, STAGE, TRACK, EDGE, radius=4, title=words)
     ground = Rect(4, 9, END - 8, STAGE - 18, TRACK)
     said = Text(END / 2, STAGE / 2, fit(words, END - 6, SMALL), SMALL, INK, "middle")
@@ -91,7 +91,7 @@ def _end(words: str) -> Piece:
 
 
 def picture_of_batch(batch: PhysicalBatch) -> Picture:
-    """Draw the slots of a batch, a row for each feed, and which device has which; hatched is what is only padding."""
+    """Draw the slots of a batch, a row for each feed, and the device of each; padding is hatched."""
     feeds, noun = few(len(batch.feeds), 16), batch.names[0]
     names = max((text_width(f"{noun} {feed}", TEXT) for feed in feeds if feed is not None), default=-12.0) + 12
     room = ROOM - names - (260 if batch.notes else 0)

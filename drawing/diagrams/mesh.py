@@ -1,4 +1,4 @@
-"""draw_mesh: the ranks of a mesh on their axes, and the groups along each, or those of a rank, or what devices hold."""
+"""draw_mesh: the ranks of a mesh on its axes, with the groups along each, those of one rank, or what devices hold."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ WIDTH: Final = 840
 GAP: Final = 12
 MOST: Final = 8
 """Rows and columns of cards: of a large mesh the first are shown, and the last. Half as many slices and blocks."""
-LISTED: Final = 6  # groups that are told in words
-JOINED: Final = ",_"  # a comma between ranks that are not to be parted by the end of a line
+LISTED: Final = 6  # most groups described in words
+JOINED: Final = ",_"  # a comma between ranks that must not be split over two lines
 
 Coordinates = tuple[int, ...]
 
@@ -66,9 +66,9 @@ def draw_mesh(
 class Face:
     """One way to look at a mesh: the colour of the card of each rank, and what stands on it.
 
-    Of each line there are several ways to say it, the longest first. Cards are `wide` pixels wide, where there is room,
-    and `high`. `pointed` is what the pointer shows. Neighbours along `axis` are joined, and `hosts` are named below
-    the cards. `below` is written under the mesh, and `words` say all of it to those who cannot see it.
+    Each line comes in several wordings, the longest first. Cards are `wide` pixels wide, where there is room, and
+    `high`. `pointed` is their tooltip. Neighbours along `axis` are joined, and `hosts` are named below the cards.
+    `below` is written under the mesh, and `words` describe everything to those who cannot see it.
     """
 
     mesh: Mesh
@@ -110,11 +110,11 @@ def _name(rank: int) -> list[tuple[str, str]]:
 
 
 def picture_of_neighbours(shown: Neighbours) -> Picture:
-    """One rank of a mesh, and its groups, a colour for each. Whoever is in several has the colour of the first."""
+    """Draw one rank of a mesh, and its groups, a colour for each. A rank in several has the colour of the first."""
     mesh, groups = shown.mesh, shown.named()
 
     def names(rank: int) -> list[str]:
-        """The groups in which it is beside the rank."""
+        """The groups that it shares with the rank."""
         return [] if rank == shown.rank else [name for name, group in groups.items() if rank in group]
 
     def colour(rank: int) -> str:
@@ -199,8 +199,8 @@ def _picture(title: str, legend: str, *faces: Face) -> Picture:
 class _Panel:
     """The mesh with one face: a card for each rank.
 
-    Three axes have a direction each: down, across, and slices beside each other. Of more, axes of size 1 have none, and
-    those before the last three are blocks below each other.
+    Three axes have a direction each: down, across, and slices beside each other. With more, axes of size 1 have none,
+    and those before the last three are blocks below each other.
     """
 
     def __init__(self, face: Face) -> None:

@@ -1,4 +1,4 @@
-"""draw_ring: a collective as it goes round the ring of its ranks: a picture of each step, and a page with all of them.
+"""draw_ring: a collective going round the ring of its ranks: a picture of each step, and a page with all of them.
 
 The page is `ring.html` with its style, its script, the picture of what stays the same, and the steps as data: buttons,
 a slider and the arrow keys go from step to step, and pieces fly to the next rank.
@@ -26,16 +26,16 @@ from lib.values.values import Elements
 
 WIDTH: Final = 840
 STEP: Final = 17
-MOST: Final = 16  # ranks of the largest ring that is drawn: in a larger one every step looks the same
+MOST: Final = 16  # ranks of the largest ring drawn: in a larger one every step looks the same
 
 Has = tuple[dict[int, frozenset[int]], ...]
-"""For each member the pieces that it has, each with the members whose contributions are in it."""
+"""For each member its pieces, each with the members whose contributions are in it."""
 
 
 class Hop(NamedTuple):
     """In one step a member passes a piece to another, with the contributions of some members in it.
 
-    `adds`: the other one adds it to its own, and the piece is gone here; else it is a copy.
+    `adds`: the receiver adds it to its own, and the sender no longer has it; else it is a copy.
     """
 
     source: int
@@ -46,9 +46,9 @@ class Hop(NamedTuple):
 
 
 class Rounds(NamedTuple):
-    """The steps of a collective, and what members have before the first and after each: one more than steps.
+    """The steps of a collective, and its members' pieces before the first and after each: one more than steps.
 
-    `sizes` are those of the pieces in elements. `turn` is the number of the first step that copies what was added up.
+    `sizes` are those of the pieces in elements. `turn` is the number of the first step that copies finished sums.
     """
 
     steps: tuple[tuple[Hop, ...], ...]
@@ -57,19 +57,19 @@ class Rounds(NamedTuple):
     turn: int
 
     def sent(self, member: int, step: int | None = None) -> Elements:
-        """Elements that a member has sent after so many steps, or after all."""
+        """Return the elements that a member has sent after `step` steps, or after all."""
         hops = [hop for hops in self.steps[:step] for hop in hops if hop.source == member]
         return sum((self.sizes[hop.piece] for hop in hops), 0)
 
 
 def rounds(one: Exchange) -> Rounds | None:
-    """Return the steps of a collective, by the law and the way of its row; None where it goes no such way."""
+    """Return the steps of a collective, by the law and the way of its row; None where that way is not a ring."""
     row, members = one.row, len(one.seats)
     if row is None or row.many or not one.happened:
         return None
     brought = [seat.brought[0] for seat in one.seats]
     whole = row.size(brought, one.root, total_elements)
-    # Once round the ring, everybody at once: first member i adds up piece i of all, then the others get a copy of it.
+    # Once round the ring, all members at once: first member i adds up piece i of all, then the others get a copy of it.
     turns = range(members - 1)
     copying = [[(i, (i + 1) % members, (i - step) % members, False) for i in range(members)] for step in turns]
     everyone: Has = tuple({piece: frozenset([member]) for piece in range(members)} for member in range(members))
@@ -121,7 +121,7 @@ class Frame(NamedTuple):
     bottom: float
 
     def way(self, member: int) -> list[Point]:
-        """Return the straight way from a rank to the next, a little short of both; of two each has its own."""
+        """Return the straight way from a rank to the next, a little short of both; two ranks have one each way."""
         count = len(self.tiles)
         here, there = self.tiles[member], self.tiles[(member + 1) % count]
         shift = 0.0 if count > 2 else (-18.0 if member == 0 else 18.0)
@@ -189,7 +189,7 @@ class Ring:
     def picture(self, step: int) -> Picture:
         """Return the state after a step, with what was passed in it."""
         room = self.frame(0).width - 2 * MARGIN
-        # All steps have room for as many words, so that pictures of several lie on each other.
+        # All steps have room for the same number of words, so that their pictures line up.
         lines = max(len(wrapped(self.words(each), room, TEXT)) for each in range(len(self.steps.states)))
         frame = self.frame(20 + STEP * (lines + 1))
         scene = self.background(frame)
@@ -207,11 +207,11 @@ class Ring:
         return Picture(scene, f"<{self.title}. {self.words(step)} {self.holdings(step)}>")
 
     def frame(self, top: float) -> Frame:
-        """Return where everything is, below a height."""
+        """Return the places of everything, below a height."""
         return _laid_out(self.size, len(self.labels), top)
 
     def background(self, frame: Frame) -> Scene:
-        """Paint what is the same in all steps."""
+        """Paint the parts that are the same in all steps."""
         scene = Scene(frame.width, frame.bottom)
         for seat, box, (x, y) in zip(self.one.seats, frame.tiles, frame.names, strict=True):
             scene.add(Text(x, y, f"rank {seat.rank}", TEXT, INK, "middle", bold=True), Rect(*box, TRACK, EDGE))
@@ -331,7 +331,7 @@ def ring_page(ring: Ring) -> Page:
 
 
 def _bits(members: frozenset[int]) -> int:
-    """Return the members whose parts are in a piece as the script has them."""
+    """Return the members whose parts are in a piece, as bits for the script."""
     return sum(1 << member for member in members)
 
 

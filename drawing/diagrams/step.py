@@ -1,7 +1,7 @@
 """draw_step: the life of one training step on one rank, from the data to the updated weights, in its own order.
 
-What a rank does is numbered; waiting is none of it. Where in the network each deed belongs follows from the rows of the
-tables and from the kinds of its values, so that an operation that is new has a place as well.
+A rank's operations are numbered; waiting does not count. The place of each in the network follows from the rows of the
+tables and from the kinds of its values, so that a new operation has a place as well.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ LANES: Final[dict[str, str]] = {
     Activation.kind: "activation",
     ActivationGrad.kind: "activation gradient",
 }
-"""The lane of what happens to a value of a kind."""
+"""The lane of operations on each kind of value."""
 
 
 class Deed(NamedTuple):
     """One thing that a rank does. `lane` says where it belongs, at which layer or, between layers, at which activation.
 
-    `chip` is what it is called where it is no box of its own: "all-reduce", "from rank 1".
+    `chip` is its name where it has no box of its own: "all-reduce", "from rank 1".
     """
 
     number: int
@@ -46,7 +46,7 @@ class Deed(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An activation that is kept from one deed, which made it, to another, which works out gradients with it."""
+    """An activation kept from the deed that made it to the one that computes gradients with it."""
 
     place: int
     made: int
@@ -70,7 +70,7 @@ def kept(program: Program, done: list[Deed]) -> Iterator[Kept]:
 
 
 def _where(program: Program, event: Event) -> tuple[str, int, str] | None:
-    """The lane of an event, the place in it, and what it is called where it is no box of its own."""
+    """The lane of an event, the place in it, and its name where it has no box of its own."""
     row = OPERATIONS.get(event.op)
     if row is not None and row.kind == "wait":
         return None
@@ -83,7 +83,7 @@ def _where(program: Program, event: Event) -> tuple[str, int, str] | None:
     if not values:
         return None
     first, hands_in = values[0], row is not None and row.hands_in
-    # Gradients by the output of layer k lie where activation k + 1 does.
+    # Gradients with respect to the output of layer k lie where activation k + 1 does.
     place = first.layer + isinstance(first, ActivationGrad)
     chip = "" if box == "activation" else "final weight" if hands_in else spoken(event.op)
     if chip and not hands_in and event.peer is not None:
@@ -109,14 +109,14 @@ def _box(row: Operation) -> str | None:
 BOX, BETWEEN, GAP, LOSS = 88, 50, 15, 56
 """Pixels that the box of a layer is wide, and what lies between layers, with the gap; and the loss."""
 CHIP, CHIPS, STATE = 20, 33, 18
-"""Pixels that a chip is high, also with the numbers on its lower edge, and the optimizer state below an update."""
+"""Pixels of height: a chip, a chip with the numbers on its lower edge, and the optimizer state below an update."""
 LISTED: Final = 40  # things that are told in words
 
 
 def draw_step(run: Any, rank: int = 0) -> Picture:
     """Draw the life of one training step on one rank: what it does to each layer, numbered in order.
 
-    `run` is a Trace, or the Models that simulate returned. It is made for small runs; of many layers some are shown.
+    `run` is a Trace, or the Models that simulate returned. It suits small runs; of many layers it shows only some.
     """
     if (why := nothing_to("draw", run)) is not None:
         return note(why)
@@ -147,10 +147,10 @@ class _Step:
         self.at: dict[tuple[str, int], list[Deed]] = defaultdict(list)
         for deed in done:
             self.at[deed.lane, deed.place].append(deed)
-        # Those of which the rank works out a gradient: of tokens there is none.
+        # Those for which the rank computes a gradient: tokens have none.
         values = trace.programs[rank].values_of([number for deed in done for number in deed.event.outputs])
         self.back = {value.layer + 1 for value in values if isinstance(value, ActivationGrad)}
-        # The layers that this rank has anything to do with: of many the first two and the last.
+        # The layers that this rank works on: of many, the first two and the last.
         lanes = ("weight", "forward", "backward", "gradient", "update")
         about = sorted({at for lane, at in self.at if lane in lanes and 0 <= at < trace.layers}) or [0]
         self.layers = about if len(about) <= 4 else [*about[:2], about[-1]]
@@ -172,7 +172,7 @@ class _Step:
         self.lanes, self.scene = self._lanes(), Scene(width, 0)
 
     def _called(self, lane: str, place: int) -> list[str]:
-        """The different chips at a place, in the order in which they first come."""
+        """The different chips at a place, in order of first occurrence."""
         return [*dict.fromkeys(deed.chip for deed in self.at.get((lane, place), ()) if deed.chip)]
 
     def _lanes(self) -> dict[str, Lane]:
@@ -299,7 +299,7 @@ class _Step:
         if about:
             words = fitting(width - 6, numbered("batch", batches), fit(ranges(batches), width - 6, SMALL), size=SMALL)
             self.scene.add(Text(middle, centre + 5, words, SMALL, ink, "middle"))
-        # Arrows arrive from above at what is high: there the numbers stand on the lower edge.
+        # Arrows reach high boxes from above: there the numbers stand on the lower edge.
         self._pill(x, y + height + 1 if about else y, here)
 
     def _pill(self, x: float, y: float, here: Sequence[Deed], anchor: str = "start") -> None:

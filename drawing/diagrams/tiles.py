@@ -1,6 +1,6 @@
 """A value as a tile: shards go down, batches of activations across, and a sum stays as large as one of its summands.
 
-The colour of a part says who brought it. Where several did, as in a summed gradient, their colours are woven together.
+The colour of a part shows its member. Where several brought it, as in a summed gradient, their colours are woven.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from lib.values.dims import DIMS, REST, Pieces
 from lib.values.placement import Place
 from lib.values.values import Value
 
-MOST: Final = 48  # parts that a tile has at most: of a weight in a thousand shards each shows several
+MOST: Final = 48  # most parts of a tile: in a weight of a thousand shards each part stands for several
 STRIPE: Final = 9.0
 SQUARE: Final = 76
 FLAT: Final = 38  # heights of a weight and of an activation: a batch of activations is half as large as a weight
 
 
 class Part(NamedTuple):
-    """A part of a tile: its number, where it lies down or across as shares of the whole, and who brought it."""
+    """A part of a tile: its number, its place down or across as shares of the whole, and its members."""
 
     number: int
     begin: float
@@ -32,13 +32,13 @@ class Part(NamedTuple):
 
 
 class Origin(NamedTuple):
-    """The values that each member brought, and the `members` whose values may be in what somebody gets."""
+    """The values that each member brought, and the `members` whose values may be in a result."""
 
     brought: Sequence[Sequence[Value]]
     members: Sequence[int]
 
     def of(self, value: Value, number: int) -> tuple[int, ...]:
-        """Return the members that brought a part of a value: a shard, some columns, or of an activation a batch."""
+        """Return the members that brought a part of a value: a shard, some columns, or a batch of an activation."""
         beside = self.beside(value)
         return tuple(i for i in self.members if any(_is_in(own, value, number, beside) for own in self.brought[i]))
 
@@ -58,7 +58,7 @@ class Laid(NamedTuple):
 
 
 def laid(place: Place, beside: Place | None = None) -> Laid:
-    """Lay a value in its tile; one that is whole, as it was put together from what is `beside` it."""
+    """Lay a value out in its tile; a whole one as it was joined from the parts `beside` each other."""
     for role in (role for role in place.schema.roles[: place.schema.ndim] if role in REST):
         mine, its = place.part(role), None if beside is None else beside.part(role)
         cut = its if mine is not None and mine.whole and its is not None else mine
@@ -89,7 +89,7 @@ def _is_in(own: Value, value: Value, number: int, beside: Place | None) -> bool:
 
 
 def parts(value: Value, members: Callable[[int], tuple[int, ...]], beside: Place | None = None) -> Iterator[Part]:
-    """Yield the parts of a value that are there; where they are too many to be seen, some of them."""
+    """Yield the parts of a value that are there; some of them, where there are too many to be seen."""
     held, total, *_ = laid(value.place, beside)
     shown = min(max(1, total), MOST)
     first: dict[int, int] = {}
@@ -101,7 +101,7 @@ def parts(value: Value, members: Callable[[int], tuple[int, ...]], beside: Place
 
 
 def tile_height(value: Value) -> float:
-    """Return the height of a tile; shards that are few enough to be numbered have room for their number."""
+    """Return the height of a tile; shards few enough to be numbered have room for their numbers."""
     place = value.place
     return max(SQUARE, 14 * place.total if place.total <= 8 else 0) if place.sharded else FLAT
 
@@ -109,7 +109,7 @@ def tile_height(value: Value) -> float:
 def tile(
     wide: float, value: Value, members: Callable[[int], tuple[int, ...]], of: int, beside: Place | None = None
 ) -> Piece:
-    """Draw a value: what is not there of it stays empty. `of` is the size of the group, whose `members` brought a
+    """Draw a value: its missing parts stay empty. `of` is the size of the group, whose `members` brought a
     part."""
     high = tile_height(value)
     scene, whole = Scene(wide, high, [Rect(0, 0, wide, high, TRACK, GRID)]), Box(0, 0, wide, high)
@@ -187,7 +187,7 @@ def _stripe(box: Box, low: float, high: float) -> list[tuple[float, float]]:
 
 
 def plain_tile(wide: float, high: float, value: Value, colours: Sequence[str], others: Sequence[Value]) -> Piece:
-    """Draw a value as one of several: all of its box in its colour, and what it is in words, or in what it differs."""
+    """Draw a value as one of several: its whole box in its colour, with its description, or what differs in it."""
     scene, box = Scene(wide, high), Box(0, 0, wide, high)
     weave(scene, box, colours)
     scene.add(Rect(*box, "none", SOFT))

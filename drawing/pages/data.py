@@ -1,7 +1,7 @@
 """The data of the page to step through: one or two Traces, with every text and colour decided here already.
 
 Times are in time units, sizes in elements, colours from the palette. Texts, labels, values and styles that occur often
-are in tables, and everything else says their numbers. Rows of one kind have the names of their parts in `fields`.
+are in tables, and everything else refers to their numbers. `fields` names the parts of each kind of row.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Table:
         self.rows: list[Any] = []
 
     def add(self, key: Hashable, row: Callable[[], Any] | None = None) -> int:
-        """Return the number of a thing; `row` makes what the page is told of it, where that is not the thing itself."""
+        """Return the number of a thing; `row` makes the page's data for it, where that is not the thing itself."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self.rows)
@@ -75,7 +75,7 @@ class Tables:
 
 
 FEW: Final = 2
-"""Gifts for each member of an exchange that are told and drawn one by one; of more there would be a thicket."""
+"""Most gifts per member of an exchange that are listed and drawn one by one; more would be a thicket."""
 
 
 class Gift(NamedTuple):
@@ -90,8 +90,8 @@ class Gift(NamedTuple):
 
 @kept
 def gifts(run: Trace) -> list[Gift]:
-    """List who gives what to whom in each exchange of lists, such as one of halos, in which few have anything for each
-    other. What is empty, or stays where it is, is no gift."""
+    """List the gifts in each exchange of lists, such as one of halos, in which few members have anything for each
+    other. An empty value, or one that stays where it is, is not a gift."""
     found: list[Gift] = []
     for members in meetings(run):
         rank, number = members[0]
@@ -108,7 +108,7 @@ def gifts(run: Trace) -> list[Gift]:
 
 @kept
 def _told(run: Trace) -> dict[tuple[int, int], str]:
-    """By rank and event of an exchange, what the rank gives and gets."""
+    """A description of what a rank gives and gets, by rank and event of an exchange."""
     gives, gets = (defaultdict[tuple[int, int], list[str]](list) for _ in range(2))
     for source, sent, target, received, value in gifts(run):
         words = _part(value.place) or str(value)
@@ -132,7 +132,7 @@ def words_of(trace: Trace, program: Program, number: int) -> str:
 
 
 def _about(trace: Trace, program: Program, number: int) -> str:
-    """An event in words, with who is given what in it, or with the part of an activation that it is about."""
+    """An event in words, with its gifts, or with the part of an activation that it is about."""
     event = program.events[number]
     words = event_words(event, trace.ranks)
     if (told := _told(trace).get((program.rank, number))) is not None:
@@ -156,11 +156,11 @@ def _part(place: Place) -> str:
 
 
 BUDGET: Final = 40_000
-"""Events in one page; of a larger run its first ranks are shown. A page of so many has some 8 MB."""
+"""Most events in one page; a larger run shows its first ranks. A page of this size has some 8 MB."""
 
 
 def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Everything that the page shows, ready for JSON. Equal runs give equal data."""
+    """Return everything that the page shows, ready for JSON. Equal runs give equal data."""
     tables = Tables()
     layers = max((trace.layers for _, trace in named), default=1)
     timelines = [boxes(trace, shown_ranks(trace)) for _, trace in named]
@@ -189,13 +189,13 @@ def encode(named: Sequence[tuple[str, Trace]], notes: Sequence[str] = ()) -> dic
 
 
 def shown_ranks(trace: Trace) -> int:
-    """Count the ranks that the page shows: as many as there is a budget of events for, and at least one."""
+    """Count the ranks that the page shows: as many as the budget of events allows, and at least one."""
     events = [*accumulate(len(program.events) for program in trace.programs[:128])]
     return max(1, sum(count <= BUDGET for count in events))
 
 
 def moment(time: int) -> float:
-    """Ticks as time units, short where they are whole."""
+    """Return ticks as time units, short where they are whole."""
     return time // TICKS if time % TICKS == 0 else time / TICKS
 
 
@@ -285,7 +285,7 @@ def _ends(items: frozenset[int]) -> list[int]:
 
 
 def _messages(trace: Trace, count: int, tables: Tables) -> list[list[Any]]:
-    """Sends with the receives that took them, -1 where nobody did; and what members of an exchange give each other."""
+    """Sends with their receives, -1 where there is none; and the gifts between members of an exchange."""
     found: list[list[Any]] = []
     for source, sent, target, received in sorted(messages(trace), key=lambda one: (one.source, one.target, one.sent)):
         if max(source, target) >= count:
@@ -308,7 +308,7 @@ def style(box: Box, event: Event, layers: int) -> tuple[str, str, str, str, str,
 
 
 def legend(layers: int, found: set[str]) -> list[list[str | float]]:
-    """Fill and border by day and by night of the operations that occur, the band of a pass, and what they mean."""
+    """Return fill and border by day and night of the operations that occur, the band of a pass, and their meaning."""
     own = layer_colour(0, layers)
     shown = [("forward", (own, own), "forward (number: batch)"), *looks_of(found, own)]
     return [

@@ -1,4 +1,4 @@
-"""The gallery of pipeline schedules: a page with sliders that choose one, and say what everything costs."""
+"""The gallery of pipeline schedules: a page with sliders that choose one, and the costs of everything."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PASS_OF: Final = {OPERATIONS[name].letter or OPERATIONS[name].word: name for nam
 
 
 def draw_gallery(gallery: Any) -> Page:
-    """Make the page of a gallery of `lib.schedules.gallery`, with what is proved of it. TypeError for what is none."""
+    """Make the page of a gallery of `lib.schedules.gallery`, with its proved bounds. TypeError for anything else."""
     if not hasattr(gallery, "to_json"):
         raise TypeError(f"draw_gallery takes what gallery(ranks=4, batches=8) gives; got {type(gallery).__name__}")
     data = gallery.to_json()

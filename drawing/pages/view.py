@@ -38,7 +38,7 @@ def page(data: dict[str, Any]) -> str:
 def step_through(models_or_trace: Any, other: Any = None, names: Sequence[str] | None = None) -> View:
     """Return a page to step through a run with: a Trace, or the Models that simulate returned.
 
-    With `other`, two runs stand one under the other on one time axis. `names` are what they are called.
+    With `other`, two runs stand one under the other on one time axis. `names` are their names.
     """
     runs = [models_or_trace] if other is None else [models_or_trace, other]
     if names is not None and not isinstance(names, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -1,7 +1,7 @@
-"""The timeline of a Trace as plain data: which box, on which lane of which rank, from when to when, and its words.
+"""The timeline of a Trace as plain data: each box with its rank and lane, its times, and its words.
 
-Lane 0 of a rank is its compute lane: what it computes, communicates and waits for, one after the other. Communication
-that was issued and awaited later runs beside it, on lanes 1 and up, so that overlap can be seen.
+Lane 0 of a rank is its compute lane: computation, blocking communication and waiting, one after the other.
+Communication that is issued now and awaited later runs beside it, on lanes 1 and up, so that overlap can be seen.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from lib.values.collectives import COLLECTIVES
 from lib.values.laws import gather
 from lib.values.operations import COMMUNICATION, COMPUTE, OPERATIONS, READS
 
-LANES: Final = 4  # communication lanes of a rank at most; what runs beside even more shares the last
+LANES: Final = 4  # most communication lanes of a rank; any further ones share the last
 
 
 class Box(NamedTuple):
     """An event, or part of one, in ticks. `number` is its place in the program of its rank.
 
-    `look` is the operation, "collective" for all of those, "wait" where a rank does nothing because it awaits
-    something, "pending" where it did so until the run failed, "failed" on the rank whose mistake ended the run (a
-    moment, after its last event, which is `number`), and "other" for what this version does not know.
+    `look` is the operation, "collective" for any collective, "wait" where a rank idles because it awaits something,
+    "pending" where it did so until the run failed, "failed" on the rank whose mistake ended the run (a moment, after
+    its last event, which is `number`), and "other" for operations that this version does not know.
     """
 
     rank: int
@@ -45,7 +45,7 @@ class Box(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message that arrived: when its sending was over on one rank, and when receiving began on the other."""
+    """A message that arrived: when its send ended on one rank, and when its receive began on the other."""
 
     source: int
     sent: int
@@ -71,9 +71,9 @@ class Timeline:
 
 
 def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
-    """Return the timeline of a Trace, of its first so many ranks, or of some ranks.
+    """Return the timeline of a Trace: of all ranks, of its first `ranks`, or of those listed.
 
-    A run that failed goes on past its last event, for what never happened: far enough to say what that is.
+    A failed run extends past its last event, for what never happened: far enough to name it.
     """
     drawn = range(trace.ranks)[:ranks] if isinstance(ranks, int | None) else ranks
     end = makespan(trace)
@@ -94,13 +94,13 @@ def boxes(trace: Trace, ranks: int | Sequence[int] | None = None) -> Timeline:
 
 
 def failed_rank(trace: Trace) -> int | None:
-    """Return the rank whose mistake ended a run: its message begins with it. Where several disagree there is none."""
+    """Return the rank whose mistake ended a run: its message begins with it. None where several ranks disagree."""
     found = re.match(r"rank (\d+)(?: \([^)\n]*\))?: ", trace.error or "")
     return int(found[1]) if found is not None and int(found[1]) < trace.ranks else None
 
 
 def _clock(program: Program) -> int:
-    """Return the time that a rank had reached by itself."""
+    """Return the time that a rank had reached on its own."""
     own = [e.end if e.blocking or e.op not in COMMUNICATION else e.issued for e in program.events]
     return max((time for time in own if time is not None), default=0)
 
@@ -135,7 +135,7 @@ def _without_room(trace: Trace, program: Program) -> bool:
 
 
 def padded(trace: Trace, event: Event) -> int:
-    """Count the batches of an event that are padding, where it is about batches."""
+    """Count the padding among the batches of an event, where it has batches."""
     if not trace.padding or event.op not in OPERATIONS or not OPERATIONS[event.op].has_batches:
         return 0
     return sum(batch >= trace.batches for batch in event.batches)
@@ -149,7 +149,7 @@ def _look(op: str) -> str:
 
 
 def gathers(op: str) -> bool:
-    """Check if a collective puts parts together, and does not add."""
+    """Check if a collective joins parts, rather than adding them."""
     return op in COLLECTIVES and COLLECTIVES[op].law is gather
 
 
@@ -162,7 +162,7 @@ def _lane(free: list[int], event: Event, edge: int) -> int:
 
 
 def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
-    """Return the messages of the ranks that are drawn, to any rank, as far as they were received."""
+    """Return the received messages of the drawn ranks, to any rank."""
     found, shown = list[Message](), frozenset(drawn)
     for source, number, target, taken in messages(trace):
         sent = trace.programs[source].events[number].end if source in shown else None
@@ -175,8 +175,8 @@ def _messages(trace: Trace, drawn: Sequence[int]) -> list[Message]:
 class Fold(NamedTuple):
     """Ranks in one row, in ascending order: the first is drawn, and stands for all.
 
-    `own` has the numbers of its events on batches that are another rank's on another rank, and what to call them:
-    "own", or "own 0" and "own 1" where a rank has several, one after the other.
+    `own` has, by number, the events whose batches differ from rank to rank, with a name for these: "own", or "own 0"
+    and "own 1" where a rank has several, one after the other.
     """
 
     ranks: tuple[int, ...]
@@ -196,10 +196,10 @@ def size(trace: Trace) -> str:
 def labels(
     box: Box, event: Event, own: Mapping[int, str] = MappingProxyType({}), waits: Waiting | None = None
 ) -> tuple[list[str], str]:
-    """Return the label of a box, best first with shorter ones after it, and a smaller second line.
+    """Return the labels of a box, best first and shorter ones after it, and a smaller second line.
 
-    `own` says what the batches of some events are called, by their numbers (see `Fold`), and `waits` what the
-    box of a rank that waits is about.
+    `own` names the batches of some events, by number (see `Fold`), and `waits` says what the box of a waiting rank
+    is about.
     """
     layer = "" if event.layer is None else f"L{ranges(layers_of(event))}"
     if box.look == "pending":
@@ -220,7 +220,7 @@ def labels(
     if row.loads:
         layer = "read" if row.kind == "read" else "copy"
     if box.number in own:
-        # A number alone would name a batch. Of one batch that each rank has there is nothing to tell apart.
+        # A number alone would name a batch. If each rank has just one batch, there is nothing to tell apart.
         batch = own[box.number].replace("own ", "#") if own[box.number] != "own" else ""
         return [text for text in dict.fromkeys((row.letter + batch, batch)) if text], layer
     shortened = ranges(event.batches)
@@ -230,7 +230,7 @@ def labels(
 
 
 class Waiting(NamedTuple):
-    """The thing for which a rank waited when a run stopped, and what is known of others: "rank 1 is missing"."""
+    """The object of a rank's wait when a run stopped, and what is known of others: "rank 1 is missing"."""
 
     what: str
     who: str
@@ -265,7 +265,7 @@ def _missing(trace: Trace, rank: int, number: int) -> set[int]:
 
 
 def waited_for(trace: Trace, rank: int, number: int) -> int | None:
-    """Return the rank that another one waits for in one of its events, where it is one: its peer, or who is missing."""
+    """Return the rank that another one waits for in one of its events, if there is just one: a peer, or one missing."""
     event = trace.programs[rank].events[number]
     if event.op not in COLLECTIVES:
         return event.peer
@@ -274,7 +274,7 @@ def waited_for(trace: Trace, rank: int, number: int) -> int | None:
 
 
 def _peer(trace: Trace, rank: int, peer: int | None) -> str:
-    """Name a rank as another one does: "stage 2" where they differ along that axis of the mesh only, else by number."""
+    """Name a rank as another one does: "stage 2" where only that axis of the mesh differs, else by number."""
     if peer is None:
         return "any rank"
     if trace.mesh is None or max(rank, peer) >= len(trace.mesh):

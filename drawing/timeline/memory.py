@@ -1,4 +1,4 @@
-"""The memory panel: what each rank holds over time, stacked by kind of value, all on one scale, with the goals."""
+"""The memory panel: the memory of each rank over time, stacked by kind of value, all on one scale, with the goals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lib.values.values import OptState, Weight
 
 SERIES: Final = (*list(KINDS)[:2], GATHERED, *list(KINDS)[2:])
 STACK: Final = {name: KINDS.get(name, GUEST) for name in SERIES}
-"""The stack of memory: values that stay lie at the bottom, guests above them, then those that come and go."""
+"""The stack of memory: lasting values at the bottom, guests above them, then those that come and go."""
 
 
 class Level(NamedTuple):
@@ -35,11 +35,11 @@ class Level(NamedTuple):
 
 
 def levels(trace: Trace, rank: int) -> list[Level]:
-    """Return the memory curve of a rank, to the end of the run. Of samples at one moment the highest counts.
+    """Return the memory curve of a rank, to the end of the run. Where samples share a moment, the highest counts.
 
-    Memory is sampled when an operation starts; what was issued earlier and had to wait is placed where it was issued,
-    since nothing changed in between. After its last operation a rank has what is at rest; in a run that failed, all
-    that it had.
+    Memory is sampled when an operation starts; one that was issued earlier and had to wait counts from its issue, since
+    nothing changed in between. After its last operation a rank has its values at rest; in a failed run, all that it
+    had.
     """
     program, visiting = trace.programs[rank], guests(trace.programs[rank])
     kinds = {kind: level for kind, _, level in amounts(trace, rank, visiting)}
@@ -74,7 +74,7 @@ def _left(trace: Trace, rank: int, visiting: set[int]) -> tuple[float, ...]:
 
 
 class Plateau(NamedTuple):
-    """A stretch of time at which a rank has the most memory of all."""
+    """A stretch of time for which a rank holds the highest memory of all."""
 
     rank: int
     start: int
@@ -82,7 +82,7 @@ class Plateau(NamedTuple):
 
 
 def longest(curves: Mapping[int, Sequence[Level]], most: float) -> Plateau | None:
-    """Return the longest stretch at which the curve of a rank reaches so much; of equals the first."""
+    """Return the longest stretch for which a rank's curve reaches `most`; the first of equal ones."""
     best: Plateau | None = None
     for rank, curve in curves.items():
         start: int | None = None
@@ -99,8 +99,8 @@ def longest(curves: Mapping[int, Sequence[Level]], most: float) -> Plateau | Non
 
 HEADROOM: Final = 17  # pixels above the row of the peak, for its label
 IN_SIGHT: Final = 1.3
-"""Goals that are more than so many times the peak are not drawn: there would be little room for the memory."""
-ROOMY: Final = 18  # pixels that a row must be high for hatching, and for what stands beside it
+"""Goals above this many times the peak are not drawn: they would leave little room for the memory."""
+ROOMY: Final = 18  # least pixels of a row's height for hatching, and for the words beside it
 
 
 def memory(scene: Scene, trace: Trace, axis: Axis, folds: Sequence[Fold], top: float) -> float:
@@ -132,7 +132,7 @@ BESIDE_OTHERS: Final = 58  # pixels of the one row of a run beside others
 
 
 def memory_at_peak(scene: Scene, trace: Trace, axis: Axis, highest: float, top: float) -> float:
-    """One row, that of the rank with the highest peak, to the scale of what is `highest`; returns where it ends."""
+    """Paint one row, of the rank with the highest peak, on a scale up to `highest`; return where it ends."""
     most, rank, height = float(peak(trace).elements), peak(trace).rank, BESIDE_OTHERS
     curve = levels(trace, rank)
     panel = _Panel(axis, {rank: top + HEADROOM}, height, (height - 2) / highest)
@@ -151,8 +151,8 @@ def kinds_of(traces: Iterable[Trace]) -> list[Entry]:
 
 
 def goals(trace: Trace) -> list[float]:
-    """Return the limits on memory that a run has by its puzzle, the largest first; none where it is not of a puzzle's
-    size."""
+    """Return the memory limits that its puzzle sets for a run, the largest first; none where it does not have the
+    puzzle's size."""
     if trace.puzzle is None or trace.puzzle not in PUZZLES:  # a file may say anything
         return []
     record = PUZZLES[trace.puzzle]
@@ -172,11 +172,11 @@ def _summary(trace: Trace, folds: Sequence[Fold], full: Plateau | None) -> str:
 
 
 HEIGHTS: Final = ((1, 84, 6), (2, 60, 6), (4, 46, 6), (8, 32, 4), (16, 20, 3), (32, 11, 2), (64, 7, 1), (inf, 5, 1))
-"""For at most so many rows, the height of each and of the gap between two."""
+"""Up to a number of rows: that number, the height of each row, and the gap between two."""
 
 
 class _Panel(NamedTuple):
-    """The tops of the rows, by the rank that is drawn, and the height of an element in pixels."""
+    """The tops of the rows, by drawn rank, and the height of an element in pixels."""
 
     axis: Axis
     tops: Mapping[int, float]
@@ -184,7 +184,7 @@ class _Panel(NamedTuple):
     scaling: float
 
     def row(self, scene: Scene, rank: int, curve: Sequence[Level], most: float, limits: Sequence[float]) -> None:
-        """The memory of a rank, with lines at the peak of all and at the goals."""
+        """Paint the memory of a rank, with lines at the highest peak and at the goals."""
         axis, top, floor = self.axis, self.tops[rank], self.tops[rank] + self.height
         scene.add(Rect(axis.left, top, axis.width, self.height, TRACK))
         columns = _columns(curve, axis)
@@ -199,7 +199,7 @@ class _Panel(NamedTuple):
             scene.add(Poly(((axis.left, y), (axis.left + axis.width, y)), stroke=colour, line=0.8))
 
     def mark(self, scene: Scene, full: Plateau, most: float) -> None:
-        """A bracket over the longest time at the peak, and its label above it."""
+        """Paint a bracket over the longest time at the peak, and its label above it."""
         axis, top = self.axis, self.tops[full.rank]
         y = top + self.height - self.scaling * most - 2.5
         start, end = axis.x(full.start), max(axis.x(full.end), axis.x(full.start) + 2)
@@ -211,7 +211,7 @@ class _Panel(NamedTuple):
         scene.add(Text(middle, top - 8, words, SMALL, ALARM, "middle"))
 
     def scale(self, scene: Scene, top: float, most: float, limits: Sequence[float]) -> None:
-        """Write what the lines mean, right of the first row; a little apart where they lie close."""
+        """Write the meaning of the lines, right of the first row; a little apart where they lie close."""
         x, floor = self.axis.left + self.axis.width + 3, top + self.height
         if self.height < ROOMY:
             return
@@ -219,7 +219,7 @@ class _Panel(NamedTuple):
             (floor - self.scaling * limit, f"≤ {compact(limit)}", SOFT if most <= limit else ALARM) for limit in limits
         ] or [(floor - self.scaling * most + 3, compact(most), SOFT)]
         last = floor - 3 - SMALL
-        for y, words, colour in reversed(marks):  # from below, so that none comes to lie under the floor
+        for y, words, colour in reversed(marks):  # from below, so that none ends up below the floor
             last = min(y, last)
             scene.add(Text(x, last, words, SMALL, colour))
             last -= SMALL
@@ -245,7 +245,7 @@ def _areas(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, sca
 
 
 def _hatching(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, scale: float) -> Iterator[Poly]:
-    """Hatching over the guests, a stretch of equal height at a time."""
+    """Hatching over the guests, one stretch of equal height at a time."""
     guest = SERIES.index(GATHERED)
     start, band = 0.0, (0.0, 0.0)
     for x, sums in [*columns, (columns[-1][0], columns[-1][1])] if columns else []:
@@ -258,7 +258,7 @@ def _hatching(columns: Sequence[tuple[float, tuple[float, ...]]], floor: float, 
 
 
 def _columns(curve: Sequence[Level], axis: Axis) -> list[tuple[float, tuple[float, ...]]]:
-    """Levels in pixels; of those within one pixel the highest."""
+    """Levels in pixels; the highest where several fall in one pixel."""
     found: list[tuple[float, tuple[float, ...]]] = []
     for level in curve:
         x = axis.x(level.time)

@@ -1,4 +1,4 @@
-"""The timeline: boxes on paper. One row a rank, or for ranks that are alike, with its communication lanes below its
+"""The timeline: boxes on paper. One row for each rank, or group of equal ranks, with communication lanes below the
 compute lane, and a legend."""
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from lib.values.operations import COMPUTE
 CROWDED: Final = 1500  # from this many boxes on, boxes are plain and their titles brief
 PACKED: Final = 20_000  # from this many boxes on, those that would share half a pixel are left out
 LEFT: Final = 74  # pixels beside the time axis, or more for long names
-SHOWN: Final = 128  # rows of a picture at most; of more, the first ones are shown
-PALER: Final = 0.4  # the paper in the hatching of padding
-ARROWS: Final = 96  # messages that get a line from the sender to the receiver; more would only be a thicket
+SHOWN: Final = 128  # most rows of a picture; beyond that, only the first ones are shown
+PALER: Final = 0.4  # the share of paper in the hatching of padding
+ARROWS: Final = 96  # most messages with a line from sender to receiver; more would be a thicket
 
 LABEL_SIZES: Final = ((22, TEXT), (10, SMALL))
-"""Pixels that a box must be high for a label of a size; one that is NARROW has none."""
+"""Least height of a box in pixels, and the size of its label; a NARROW box has none."""
 NARROW: Final = 5
 TWO_LINES: Final = 26
-"""Pixels that a box must be high for a layer below its label, which then stand so far below and above the middle."""
-MARK: Final = 15  # pixels of the mark of a failure, and READABLE those that a row must be high for the words beside it
+"""Least height of a box in pixels for a layer below its label, the one below its middle and the other above."""
+MARK: Final = 15  # pixels of the mark of a failure; READABLE is the least height of a row for the words beside it
 READABLE: Final = 11
 
 
 class Rows(NamedTuple):
-    """The places of rows: the ranks that are drawn, one a row; for every rank that has a row its top, which those that
-    are alike share; the height of a row, and that of its communication lanes."""
+    """The places of rows: the drawn ranks, one a row; the top of each rank's row, which equal ranks share; the height
+    of a row, and that of its communication lanes."""
 
     ranks: Sequence[int]
     tops: Mapping[int, float]
@@ -47,7 +47,7 @@ class Rows(NamedTuple):
     bottom: float
 
     def lane(self, rank: int, lane: int) -> tuple[float, float]:
-        """Return the top and the height of a lane of a rank: 0 is its own, those of communication are below it."""
+        """Return the top and the height of a rank's lane: 0 is its own, those of communication are below it."""
         top = self.tops[rank]
         return (top + self.height + 1 + (lane - 1) * (self.thin + 1), self.thin) if lane else (top, self.height)
 
@@ -60,7 +60,7 @@ def row_height(count: int) -> float:
 def place_rows(
     lanes: Sequence[int], top: float, folds: Sequence[Fold] | None = None, named: Sequence[Name] = ()
 ) -> Rows:
-    """Give each rank its row, or those of each fold one; groups of rows stand a little apart."""
+    """Give each rank a row, or each fold one; groups of rows stand a little apart."""
     folds = [Fold((rank,)) for rank in range(min(len(lanes), SHOWN))] if folds is None else folds
     height = row_height(len(folds))
     thin = max(3.0, round(height * 0.38))
@@ -75,8 +75,8 @@ def place_rows(
 
 
 class Panel(NamedTuple):
-    """A run, which of its ranks have rows, and what these are called; its boxes, and the axis that it shares with the
-    panels above and below. `layers` have colours."""
+    """A run, the ranks that have rows, and the names of these; its boxes, and the axis that it shares with the panels
+    above and below. `layers` have colours."""
 
     trace: Trace
     timeline: Timeline
@@ -98,12 +98,12 @@ class Panel(NamedTuple):
             scene.add(Rect(axis.left, top, axis.x(over[rank]) - axis.left, whole, TRACK))
         axis.grid(scene, tops[0] - 2, rows.bottom + 2)
         for box in timeline.boxes if trace.error is not None else ():
-            if box.look == "failed":  # nobody went on from there
+            if box.look == "failed":  # nothing went on from there
                 x = axis.x(box.start)
                 scene.add(Poly(((x, tops[0] - 2), (x, rows.bottom)), stroke=ALARM, dash="3 2"))
         if deadlock and rows.height >= LABEL_SIZES[0][0]:
             waits = {box.rank for box in timeline.boxes if box.look == "pending"}
-            for rank, top in zip(rows.ranks, tops, strict=True):  # who does not wait for ever is over
+            for rank, top in zip(rows.ranks, tops, strict=True):  # ranks that do not wait for ever are over
                 if rank not in waits:
                     scene.add(Text(axis.x(over[rank]) + 8, top + rows.height / 2, "has finished", TEXT, SOFT))
         write_names(scene, self.named, tops, rows.height, axis.left)
@@ -125,8 +125,8 @@ class Panel(NamedTuple):
         return rows
 
     def numbers(self, scene: Scene, rows: Rows) -> float:
-        """Write which ranks have no row, and why, the moments, and the end of the run; return where they end."""
-        # A deadlock stops no rank that works.
+        """Write which ranks have no row, and why; the moments; and the end of the run. Return where they end."""
+        # A deadlock does not stop a working rank.
         failed = self.trace.error is not None and not self.trace.error.startswith("deadlock")
         why = "had not begun when the run stopped" if failed else "did nothing"
         told = [f"{numbered('rank', self.shown.idle)} {why}"] if self.shown.idle else []
@@ -156,7 +156,7 @@ def _thinned(boxes: Iterable[Box], axis: Axis) -> Iterable[Box]:
 
 
 class _Painter:
-    """Collects the marks of boxes: rectangles, what is painted over them, and labels."""
+    """Collects the marks of boxes: rectangles, overlays and labels."""
 
     def __init__(self, panel: Panel, rows: Rows, crowded: bool) -> None:
         self.trace, self.layers = panel.trace, panel.layers
@@ -165,7 +165,7 @@ class _Painter:
         self.rects, self.details, self.texts = list[Rect](), list[Poly | Rect](), list[Text]()
         self.looks: dict[tuple[str, int | None], Pair] = {}
         self.waiting: set[tuple[int, int]] = set()
-        self.waits: dict[int, int] = {}  # the rank that each one waits for, where that is to be seen
+        self.waits: dict[int, int] = {}  # the rank that each one waits for, where that is shown
         self.layered = {rank for rank in self.folds if _by_layer(panel.trace.programs[rank])}
 
     def box(self, box: Box) -> None:
@@ -199,7 +199,7 @@ class _Painter:
             self.label(box, event, fill, x, top, width, height)
 
     def failure(self, x: float, top: float, height: float, words: str) -> None:
-        """The mark of the failure: a cross in a box, always of one size, and what it means beside it."""
+        """Paint the mark of the failure: a cross in a box, always of one size, and its meaning beside it."""
         size = min(MARK, height)
         left, upper = x + 1.5, top + (height - size) / 2
         self.details.append(Rect(left, upper, size, size, ALARM, title=words))
@@ -214,7 +214,7 @@ class _Painter:
     def label(self, box: Box, event: Event, fill: str, x: float, top: float, width: float, height: float) -> None:
         colour = ALARM if box.look == "pending" else ink_on(fill)
         waits = None
-        if box.look == "pending":  # what shares the last lane of a rank lies on itself
+        if box.look == "pending":  # boxes that share the last lane of a rank overlap
             if (box.rank, box.lane) in self.waiting:
                 return
             width -= APART * (len(self.waits) + 1) if self.waits and not box.lane else 0
@@ -232,7 +232,7 @@ class _Painter:
 def boxed(
     x: float, top: float, width: float, height: float, fill: str, stroke: str, title: str, dash: str = ""
 ) -> Rect:
-    """Return the box of an operation, a little apart from the next one; what is narrow has no border."""
+    """Return the box of an operation, a little apart from the next one; a narrow one has no border."""
     width -= 0.8 if width > 3 else 0
     if stroke == "none" or width < 4:
         return Rect(x, top, width, height, fill, "none", 1, "", 0, title)
@@ -247,7 +247,7 @@ def banded(share: float, x: float, top: float, width: float, height: float, colo
 
 
 class Line(NamedTuple):
-    """A line of a label in the middle of its box, or so many pixels `below` it. `turned` where it reads upwards."""
+    """A line of a label in the middle of its box, or `below` it by some pixels. `turned` where it reads upwards."""
 
     text: str
     size: float
@@ -255,21 +255,20 @@ class Line(NamedTuple):
     turned: bool = False
 
     def at(self, x: float, y: float, colour: str) -> Text:
-        """Return the line in a box with its middle there."""
+        """Return the line in a box with this middle."""
         return Text(x, y + self.below, self.text, self.size, colour, "middle", turned=self.turned)
 
 
 def _by_layer(program: Program) -> bool:
-    """Whether a narrow box of a rank says its layer, which colours say too: there are more of them than of batches."""
+    """Whether narrow boxes of a rank name their layers, as colours do too: where layers outnumber batches."""
     computed = [event for event in program.events if event.op in COMPUTE and event.layer is not None]
     return len({event.layer for event in computed}) > len({event.batches for event in computed})
 
 
 def place_label(texts: Sequence[str], layer: str, width: float, height: float, kept: bool = False) -> list[Line]:
-    """Return the longest text that fits into a box, upright or turned, with the layer below where there is room for
-    both.
+    """Return the longest text that fits into a box, upright or turned, with the layer below if there is room for both.
 
-    Where there is not, the layer is left out, or the text, if the layer is `kept`: the colour says what a box does.
+    Otherwise the layer is left out, or, if the layer is `kept`, the text: the colour says what a box does.
     """
     sizes = [size for least, size in LABEL_SIZES if height >= least]
     if not sizes or width < NARROW:
@@ -283,14 +282,14 @@ def place_label(texts: Sequence[str], layer: str, width: float, height: float, k
 
 
 def _line(texts: Sequence[str], sizes: Sequence[float], width: float, height: float) -> list[Line]:
-    """The longest of some texts that fits, as large as it can be; else the shortest, turned, if that fits."""
+    """The longest text that fits, as large as possible; else the shortest, turned, if that fits."""
     fitting = (Line(text, size) for size in sizes for text in texts if text_width(text, size) <= width - 1)
     if (best := next(fitting, None)) is not None:
         return [best]
     short = texts[-1] if texts else "…"
     if short.endswith("…") or width < 8 or text_width(short, SMALL) > height - 5:
         return []
-    return [Line(short, SMALL, -1, turned=len(short) > 1)]  # a U that lies down looks like no letter
+    return [Line(short, SMALL, -1, turned=len(short) > 1)]  # a turned U would not look like a letter
 
 
 def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
@@ -303,14 +302,14 @@ def arrow(message: Message, axis: Axis, rows: Rows) -> list[Poly]:
     return [Poly((start, (end[0], end[1] - tip)), stroke=ARROW, line=1.2), Poly(head, fill=ARROW)]
 
 
-APART: Final = 10  # pixels between two arrows of those who wait
+APART: Final = 10  # pixels between two arrows of waiting ranks
 
 
 def waiting_arrows(waits: Mapping[int, int], rows: Rows, right: float) -> Iterator[Poly]:
     """Yield an arrow from the row of each rank to the one that it waits for, left of `right`. Those that close a circle
     are thick."""
     after = {rank: rank for rank in waits}
-    for _ in waits:  # whoever is still in the way after so many steps is in a circle
+    for _ in waits:  # a rank still on the way after this many steps is in a circle
         after = {rank: waits.get(there, there) for rank, there in after.items()}
     circle = {*after.values()} & waits.keys()
     shown = [(rank, on) for rank, on in waits.items() if {rank, on} <= rows.tops.keys()]
@@ -325,8 +324,8 @@ def waiting_arrows(waits: Mapping[int, int], rows: Rows, right: float) -> Iterat
 def operations(
     layers: int, boxes: Iterable[Box], said: str, padding: bool = False, laws: Collection[bool] = (), of: str = "layer"
 ) -> list[Entry]:
-    """Return the legend of timelines: the layers (`of` what colours are), and those operations that occur. `said`: what
-    there is to say of the batches of a forward. `laws`: whether collectives gather."""
+    """Return the legend of timelines: the layers (`of` says what has colours), and the operations that occur. `said` is
+    about the batches of a forward. `laws`: whether collectives gather."""
     occurring = {(box.look, box.lane > 0) for box in boxes}
     shown = range(layers) if layers <= 12 else range(0, layers, -(-layers // 12))
     ramp: list[Rect | Text] = []
@@ -342,7 +341,7 @@ def operations(
     for look, pair, words in palette.looks_of({look for look, _ in occurring}, colour):
         marks, wide, _ = swatch(*pair, words, 3 if look == "loss" else 16, "3 2" if look == "pending" else "")
         kinds = [(band(look), words)] if look in palette.PASSES else [(0.0, words)]
-        if look == "collective" and laws == {False, True}:  # both, so that they are to be told apart
+        if look == "collective" and laws == {False, True}:  # both occur, so they must be told apart
             kinds = [(band(look, True), "gathers"), (band(look), "other collective")]
         entries += [([*marks, *banded(share, 0, 0, wide, 12, colour)], wide, said) for share, said in kinds]
     if any(beside for _, beside in occurring):

@@ -1,8 +1,8 @@
 """The rows of a timeline: ranks that do the same at the same times share one, and each has a name.
 
-Two ranks are alike where their programs agree in everything that a picture shows, up to which rank, batches and shards
-are whose. Then they have the same memory at every moment, too. A mistake must not disappear in a row: ranks that ought
-to have batches of their own and share one, or pass each other messages, keep rows of their own.
+Two ranks are alike where their programs agree in everything that a picture shows, up to the names of ranks, batches and
+shards. Then their memory is the same at every moment too. A mistake must not disappear in a row: ranks that share a
+batch where each should have its own, or that pass each other messages, keep rows of their own.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Shown(NamedTuple):
 
 
 def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Shown:
-    """Return the rows to draw of a run, in the order of its mesh, at most so many. `folded`: those alike as one."""
+    """Return the rows to draw for a run, in the order of its mesh, at most `most`. `folded`: equal ranks share one."""
     every = fold(trace) if folded else [Fold((program.rank,)) for program in trace.programs]
     if trace.mesh is not None and len(trace.mesh) == trace.ranks:
         place = {rank: number for number, rank in enumerate(trace.mesh.ranks)}
         every = sorted(every, key=lambda row: min(place[rank] for rank in row.ranks))
-    busy = [row for row in every if trace.programs[row.rank].events] or every[:most]  # a picture has one row at least
+    busy = [row for row in every if trace.programs[row.rank].events] or every[:most]  # a picture has at least one row
     idle = [program.rank for program in trace.programs if not program.events] if len(busy) < len(every) else []
     rows = busy[:most]
     return Shown(rows, idle, sum(len(row.ranks) for row in busy[len(rows) :]))
@@ -45,16 +45,16 @@ def shown_rows(trace: Trace, folded: bool = True, most: int | None = None) -> Sh
 
 @kept
 def fold(trace: Trace) -> list[Fold]:
-    """Return all ranks of a run, those that are alike together, in the order of their first ranks."""
+    """Return all ranks of a run, equal ones together, in the order of their first ranks."""
     return [Fold(ranks, _own(trace, ranks)) for ranks in _alike(trace)]
 
 
 def _alike(trace: Trace) -> list[tuple[int, ...]]:
-    """Ranks that are alike. Classes are split until all members of each agree in all that is asked of them."""
+    """Groups of ranks that are alike. Classes are split until the members of each agree in every key."""
     alone = failed_rank(trace)
 
     def glance(rank: int) -> Hashable:
-        """A key that tells most ranks apart at once: most that differ do so in one of a few events."""
+        """A quick key: most ranks that differ do so in one of a few events."""
         program, events = trace.programs[rank], trace.programs[rank].events
         probes = [(event.op, event.start) for event in events[:: max(1, len(events) // 16)]]
         return rank == alone, len(events), len(program.values), len(program.moves), *probes
@@ -80,7 +80,7 @@ def _split(ranks: Iterable[int], key: Callable[[int], Hashable]) -> list[list[in
 
 
 def _resplit(classes: Iterable[list[int]], key: Callable[[int], Hashable]) -> list[list[int]]:
-    """Splits classes of more than one rank; of the others nobody asks for a key."""
+    """Split classes of more than one rank; the others need no key."""
     return [part for ranks in classes for part in (_split(ranks, key) if len(ranks) > 1 else [ranks])]
 
 
@@ -102,7 +102,7 @@ class _Keys:
         self._axes: dict[int, Hashable] = {}
 
     def program(self, rank: int) -> Hashable:
-        """All that a rank does, and how much it holds. Batches and shards are numbered as they first come."""
+        """All that a rank does, and how much it holds. Batches and shards are numbered by first occurrence."""
         program = self.trace.programs[rank]
         batches = _Numbers()
         shards: dict[tuple[int, ...], _Numbers] = defaultdict(_Numbers)  # by how many there are
@@ -131,8 +131,8 @@ class _Keys:
         return tuple(events), tuple(sizes), tuple(program.moves)
 
     def correspondents(self, classes: Iterable[list[int]]) -> Callable[[int], Hashable]:
-        """For each rank the classes of those that it passes messages to or receives them from, one after the other; and
-        the rank itself where its own is among them: a row cannot show a message to itself."""
+        """For each rank, the classes of its partners in messages, in order; and the rank itself where its own class is
+        among them: a row cannot show a message to itself."""
         home = {rank: number for number, ranks in enumerate(classes) for rank in ranks}
 
         def key(rank: int) -> Hashable:
@@ -142,14 +142,14 @@ class _Keys:
         return key
 
     def _group(self, group: tuple[int, ...]) -> Hashable:
-        """A group, whoever is in it: its size, and the axes of the mesh along which it lies."""
+        """A group, whatever its ranks: its size, and the axes of the mesh along which it lies."""
         if id(group) not in self._axes:
             self._axes[id(group)] = len(group), _axes(self.trace.mesh, group)
         return self._axes[id(group)]
 
 
 class _Numbers(dict[Hashable, Hashable]):
-    """Numbers sets in the order in which they first come, by the order in which their members first come."""
+    """Numbers for sets by first occurrence, based on the first occurrence of their members."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -169,7 +169,7 @@ def _axes(mesh: Mesh | None, group: Sequence[int]) -> tuple[str, ...]:
 
 
 def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
-    """Parts of a class whose ranks work on the same batches in each event, or on none that another one has."""
+    """Parts of a class whose ranks work, in each event, on the same batches or on disjoint ones."""
     if len(ranks) < 2:
         yield ranks
         return
@@ -185,17 +185,17 @@ def _by_batches(trace: Trace, ranks: list[int]) -> Iterator[list[int]]:
 
 
 def _names_batches(event: Event) -> bool:
-    """Check if batches are said of an event: how many are in a sum that ranks meet for is no difference."""
+    """Check if an event names batches: those in a sum for which ranks meet make no difference."""
     return event.op in OPERATIONS and OPERATIONS[event.op].has_batches
 
 
 def _fit(sets: Sequence[frozenset[int]]) -> bool:
-    """Check if all sets are the same, or none has anything of another one."""
+    """Check if all sets are equal, or all are disjoint."""
     return len({*sets}) == 1 or len(frozenset[int]().union(*sets)) == sum(map(len, sets))
 
 
 def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
-    """Name the batches of the first of some ranks, in those events in which the others have other ones."""
+    """Name the batches of the first of some ranks, in the events in which the others have different ones."""
     if len(ranks) < 2:
         return {}
     one, other = (trace.programs[rank].events for rank in ranks[:2])
@@ -207,7 +207,7 @@ def _own(trace: Trace, ranks: tuple[int, ...]) -> dict[int, str]:
     return {event: f"own {ranges(number[batch] for batch in batches)}" for event, batches in mine.items()}
 
 
-WIDEST: Final = 150.0  # pixels that a name takes at most
+WIDEST: Final = 150.0  # most pixels of a name
 GAP: Final = 10  # pixels between the names and the time axis
 
 
@@ -219,7 +219,7 @@ class Name(NamedTuple):
     group: str = ""
 
     def lines(self, height: float) -> list[str]:
-        """Return the name on as many lines as a row of a height has room for, the place first."""
+        """Return the name on as many lines as fit into a row of this height, the place first."""
         if not self.place:
             return [self.ranks]
         return [self.place, self.ranks] if height >= 27 else [f"{self.place} · {self.ranks}"]
@@ -235,7 +235,7 @@ def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
     stand = [[mesh.coordinates(rank) for rank in row.ranks] for row in rows]
     places = [{axis: sorted({one[axis] for one in some}) for axis in mesh.axes} for some in stand]
     alike = [place[first] for place in places]
-    # A bracket is for several rows of one coordinate, beside others of another.
+    # A bracket marks several rows with one coordinate, beside others with another.
     grouped = others and all(len(found) == 1 for found in alike) and 1 < len({*map(tuple, alike)}) < len(rows)
     axes = others if grouped else [*mesh.axes]
     along = [f"{first} {ranges(place[first])}" if grouped else "" for place in places]
@@ -244,20 +244,20 @@ def names(trace: Trace, rows: Sequence[Fold]) -> list[Name]:
 
 
 def _said(mesh: Mesh, place: dict[str, list[int]], axes: Sequence[str]) -> str:
-    """ "data 1 · stage 2". Of an axis along which all ranks are in a row nothing is said."""
+    """ "data 1 · stage 2", without the axes along which a row has all ranks."""
     told = [axis for axis in axes if len(place[axis]) < mesh.axes[axis] or mesh.axes[axis] == 1]
     return " · ".join(f"{axis} {ranges(place[axis])}" for axis in told)
 
 
 def groups(found: Sequence[Name]) -> list[tuple[str, int, int]]:
-    """Return the groups of rows: what each is called, its first row, and the one after its last."""
+    """Return the groups of rows: each with its name, its first row, and the one after its last."""
     rows = groupby(range(len(found)), key=lambda row: found[row].group)
     spans = [(group, [*same]) for group, same in rows]
     return [(group, same[0], same[-1] + 1) for group, same in spans if group]
 
 
 def margin(found: Sequence[Name], height: float) -> float:
-    """Pixels that names take left of the time axis."""
+    """Return the pixels that names take left of the time axis."""
     own = max((_width(name, height) for name in found), default=0.0)
     beside = max((text_width(name.group, TEXT) for name in found if name.group), default=0.0)
     return own + GAP + 8 + (beside + 14 if beside else 0)
@@ -269,8 +269,8 @@ def _width(name: Name, height: float) -> float:
 
 
 def write_names(scene: Scene, found: Sequence[Name], tops: Sequence[float], height: float, left: float) -> None:
-    """Write names left of rows whose tops and height are given, with a bracket beside each group."""
-    every = 1 if height >= 11 else 2 if height >= 9 else 4  # where there is little room, not each row has its name
+    """Write names left of rows with these tops and this height, with a bracket beside each group."""
+    every = 1 if height >= 11 else 2 if height >= 9 else 4  # where there is little room, not every row has its name
     for place, (name, top) in enumerate(zip(found, tops, strict=True)):
         if place % every == 0:
             _write(scene, name, top + height / 2, height, left - GAP)

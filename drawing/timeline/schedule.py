@@ -1,7 +1,7 @@
-"""Pictures of whole runs: panels of timelines on one axis, and `draw`, which prints two figures too where it is called
-as the original's notebook does.
+"""Pictures of whole runs: panels of timelines on one axis, and `draw`, which also prints two figures when called as in
+the original's notebook.
 
-A picture of one run is one panel; in a comparison and in a review two or more stand under each other, on one axis.
+A picture of one run is one panel; comparisons and reviews stack two or more on one axis.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from lib.trace.trace import Trace, without_collector
 from lib.values.collectives import COLLECTIVES
 
 WIDTH: Final = 840
-"""Pixels of a picture of runs, if it is none for a slide; and RIGHT those beside the time axis."""
+"""Pixels of a picture of runs, except on a slide; RIGHT is the room beside the time axis."""
 RIGHT: Final = 48
 UNFOLDED: Final = 4
-"""Ranks that have a row each in a timeline even where they are alike: then their batches can be seen."""
+"""Most ranks that have a row each in a timeline even where they are alike: then their batches can be seen."""
 
 
 def titled(title: str, told: str = "", fill: str = SOFT) -> tuple[Scene, float]:
-    """Return a scene with a title, and below it what is told of it; and where that ends."""
+    """Return a scene with a title and a text below it, and where that ends."""
     scene = Scene(WIDTH, 0, [Text(24, 26, fit(title, WIDTH - 48, 17), 17, INK, bold=True)])
     return scene, scene.paragraph(24, 48, told, WIDTH - 48, 17, fill)
 
@@ -41,7 +41,7 @@ def titled(title: str, told: str = "", fill: str = SOFT) -> tuple[Scene, float]:
 def panels(
     scene: Scene, traces: Sequence[Trace], y: float, fold: bool | None = None, only: Container[int] | None = None
 ) -> tuple[list[Panel], float]:
-    """Panels of runs on one axis as wide as the scene, and their legend, which is painted; returns where it ends. See
+    """Return panels of runs on one axis as wide as the scene, and where their legend, painted here, ends. See
     `panels_of`."""
     found, entries = panels_of(scene.width, traces, fold, only)
     return found, legend(scene, LEFT, y, scene.width - 12, entries)
@@ -50,9 +50,9 @@ def panels(
 def panels_of(
     width: float, traces: Sequence[Trace], fold: bool | None = None, only: Container[int] | None = None
 ) -> tuple[list[Panel], list[Entry]]:
-    """Panels of runs on one axis in so many pixels, and what their colours mean.
+    """Return panels of runs on one axis in `width` pixels, and the meaning of their colours.
 
-    `fold`: whether ranks that are alike share a row; where nothing is said, those of runs of more than 4 ranks do.
+    `fold`: whether ranks that are alike share a row; by default they do in runs of more than 4 ranks.
     `only`: the ranks that have rows, where not all have.
     """
     shown = [shown_rows(trace, trace.ranks > UNFOLDED if fold is None else fold, SHOWN) for trace in traces]
@@ -62,7 +62,7 @@ def panels_of(
         shown[place] = Shown(rows, found.idle, rest)
     named = [names(trace, found.rows) for trace, found in zip(traces, shown, strict=True)]
     timelines = [boxes(trace, [row.rank for row in found.rows]) for trace, found in zip(traces, shown, strict=True)]
-    # Below a timeline of few ranks the memory folds those that are alike, and "ranks 0-1" is longer than "rank 0".
+    # Below a timeline of few ranks the memory folds equal ranks, and "ranks 0-1" is longer than "rank 0".
     arranged = [trace for trace in traces if trace.mesh is not None]
     folded = [names(trace, shown_rows(trace, fold is not False, SHOWN).rows) for trace in arranged]
     left = max([LEFT, *(margin(found, row_height(len(found))) for found in (*named, *folded))])
@@ -84,9 +84,9 @@ def panels_of(
 def draw(run: Any, fold: bool | None = None) -> Picture:
     """Draw the timeline of a run and its memory: of a Trace, or of the Models that simulate returned.
 
-    The picture says when everything is over, and what all that is alive takes at the peak. For a list of Models that
-    were made by hand, as in the original's notebook, the original's two figures are printed too: `Timesteps` is when
-    the last operation starts, and the memory is what the stores hold.
+    The picture gives the end of the run, and the size of all live values at the peak. For a list of Models that were
+    made by hand, as in the original's notebook, the original's two figures are printed too: `Timesteps` is when the
+    last operation starts, and the memory is what the stores hold.
 
     Ranks that do the same at the same times share a row: in the memory, and in the timeline of more than 4 ranks.
     `fold=False` gives every rank its own rows, `fold=True` folds those of few ranks, too.
@@ -108,7 +108,7 @@ def draw(run: Any, fold: bool | None = None) -> Picture:
 
 
 def trace_of(run: Any, who: str = "draw") -> Trace:
-    """Return the Trace of a Trace, a Model, or a list of Models. `who` was given it, if it is something else."""
+    """Return the Trace of a Trace, a Model, or a list of Models. `who` is named in the error for anything else."""
     return traces.trace_of(run, f"{who} takes a Trace, a Model or a list of Models")
 
 

@@ -13,7 +13,7 @@ __all__ = ["CLUSTERS", "GIB", "MODELS", "STACKS", "Cluster", "Found", "Memory", 
 __all__ += ["memory_of", "search", "step"]
 HOMES = {"candidates": "Found search", "resources": "Memory memory_of", "timing": "Step step"}
 HOMES["records"] = "CLUSTERS GIB MODELS STACKS Cluster Plan Stack Transformer"
-"""Each name is imported when it is first asked for: a graded answer may have all but the search."""
+"""Each name is imported on first use: a graded answer may have all but the search."""
 HOME = {name: module for module, names in HOMES.items() for name in names.split()}
 
 

@@ -1,4 +1,4 @@
-"""Search: every plan of a grid, timed, those that fit, and those that nothing beats."""
+"""Search: try every plan of a grid, time those that fit, and keep those that no other beats."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lib.plan.resources import memory_of
 from lib.plan.timing import step
 
 ROOM: Final = 0.95
-"""The share of a GPU's memory that a plan may fill: what is counted is a lower bound."""
+"""The share of a GPU's memory that a plan may fill: the closed forms give a lower bound."""
 ALIKE: Final = 0.02
-"""Plans whose times differ by less are alike: the constants are not known any better."""
+"""Plans whose times differ by a smaller share are alike: the constants are no more exact than that."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def candidate(model: Transformer, cluster: Cluster, plan: Plan) -> Candidate:
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: candidates that fit, fastest first; how many are possible; if none fits, the `nearest`."""
+    """The result of a search: candidates that fit, fastest first; how many are possible; the `nearest` if none fits."""
 
     candidates: tuple[Candidate, ...]
     possible: int
@@ -61,7 +61,7 @@ class Found:
 
 
 def grid(model: Transformer, base: Plan) -> dict[str, Sequence[Any]]:
-    """Return the values of each field that a search tries, if nothing is said: those that could divide anything."""
+    """Return the values of each field that a search tries by default: those that could divide evenly."""
     powers = [2**exponent for exponent in range(9)]
     return {
         "tp": [size for size in powers[:5] if model.heads % size == 0],
@@ -77,7 +77,7 @@ def grid(model: Transformer, base: Plan) -> dict[str, Sequence[Any]]:
 
 
 def _try(model: Transformer, cluster: Cluster, base: Plan, room: float, axes: Mapping[str, Sequence[Any]]) -> Found:
-    """Try all plans of a grid. Only what fits is timed."""
+    """Try all plans of a grid. Only those that fit are timed."""
     limit, possible = room * cluster.memory, 0
     fitting: list[Candidate] = []
     least: tuple[float, Plan] | None = None
@@ -105,8 +105,8 @@ def search(
     jobs: int | None = None,
     done: Callable[[int, int], None] = lambda so_far, everything: None,
 ) -> Found:
-    """Try all plans of a grid, in `jobs` processes (None: in this one): `axes` has the values of fields by name, for
-    the others those of `grid`. `done(so_far, all)` is called now and then.
+    """Try all plans of a grid, in `jobs` processes (None: in this one). `axes` has values of fields by name; other
+    fields take those of `grid`. `done(so_far, all)` is called as the parts finish.
 
     >>> from lib.plan import CLUSTERS, MODELS, Plan
     >>> found = search(MODELS["llama3-8b"], CLUSTERS["h100"], Plan(gpus=8, batch=16, sequence=8192))
@@ -122,14 +122,14 @@ def search(
         found.append(part)
         done(len(found), len(parts))
     candidates = [one for part in found for one in part.candidates]
-    candidates.sort(key=lambda one: (one.seconds, one.memory, one.plan.mesh))  # whichever process was first
+    candidates.sort(key=lambda one: (one.seconds, one.memory, one.plan.mesh))  # in whatever order processes finish
     nearest = min((part.nearest for part in found if part.nearest), key=lambda one: one.memory, default=None)
     return Found(tuple(candidates), sum(part.possible for part in found), None if candidates else nearest)
 
 
 def one_step_away(model: Transformer, cluster: Cluster, plan: Plan) -> dict[str, list[Candidate]]:
-    """Return for each field the plans that take the next smaller and larger value of it, if they are possible: with a
-    memory that may not fit. Where a size of the mesh changes, data parallelism takes what is left."""
+    """Return, by field, the possible plans with its next smaller and larger value; their memory may not fit. Where a
+    size of the mesh changes, data parallelism takes what is left."""
     found: dict[str, list[Candidate]] = {}
     for name, values in grid(model, plan).items():
         mine = getattr(plan, name)

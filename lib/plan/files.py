@@ -1,4 +1,4 @@
-"""Models, clusters and plans in files: TOML of ours, a `config.json` of Hugging Face, a configuration of torchtitan."""
+"""Models, clusters and plans in files: our TOML, Hugging Face's `config.json`, torchtitan's configuration."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from lib.files import packaged, table
 from lib.plan.records import CLUSTERS, MODELS, Cluster, Plan, Transformer, record_from
 
 LARGEST_FILE: Final = 1 << 20
-"""Bytes, at most, of a file that describes a model or a cluster."""
+"""The most bytes of a file that describes a model or a cluster."""
 T = TypeVar("T", Transformer, Cluster)
 
 
 def model_named(name: str) -> Transformer:
-    """Return a model by its name, or of a file, TOML or `config.json`. ValueError where there is none, or no model."""
+    """Return a model by its name, or from a TOML file or `config.json`. ValueError if there is none, or no model."""
     if name not in MODELS and Path(name).suffix == ".json":
         return _from_config(name)
     return _named(Transformer, MODELS, name)
 
 
 def cluster_named(name: str) -> Cluster:
-    """Return a cluster by its GPU's name, or of a TOML file of its fields, where `like` names one for the rest."""
+    """Return a cluster by its GPU's name, or from a TOML file of its fields, where `like` names one for the rest."""
     return _named(Cluster, CLUSTERS, name)
 
 
 def _named(kind: type[T], known: Mapping[str, T], name: str) -> T:
-    if name in known or Path(name).suffix not in (".toml", ".json"):  # a file that is missing is no unknown name
+    if name in known or Path(name).suffix not in (".toml", ".json"):  # a missing file is not an unknown name
         return known[name]
     try:
         data = tomllib.loads(_text(name))
@@ -64,7 +64,7 @@ def _from_config(name: str) -> Transformer:
     if not isinstance(data, dict):
         raise ValueError(f"{name} is no config.json of a model: it holds a {type(data).__name__}")
     told = cast("dict[str, Any]", data)
-    if isinstance(inner := told.get("text_config"), dict):  # a model that also sees
+    if isinstance(inner := told.get("text_config"), dict):  # a multimodal model
         told = cast("dict[str, Any]", inner)
     kind = told.get("model_type", "unknown")
     if told.get("is_encoder_decoder") or kind in ("bert", "roberta", "vit", "t5"):
@@ -88,7 +88,7 @@ def _from_config(name: str) -> Transformer:
 
 
 def cluster_text(cluster: Cluster) -> str:
-    """Return a cluster as TOML, which `cluster_named` takes."""
+    """Return a cluster as TOML that `cluster_named` can read."""
     told = {one.name: getattr(cluster, one.name) for one in fields(Cluster)}
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in told.items() if value != "")
 
@@ -96,7 +96,7 @@ def cluster_text(cluster: Cluster) -> str:
 def torchtitan(plan: Plan) -> str:
     """Return a plan as the `[parallelism]`, `[training]` and `[activation_checkpoint]` of torchtitan's configuration.
 
-    ValueError for an order that it does not know.
+    ValueError for a schedule that torchtitan does not have.
     """
     schedules = {"1f1b": "Interleaved1F1B" if plan.v > 1 else "1F1B", "gpipe": "GPipe", "dualpipe": "DualPipeV"}
     if plan.pp > 1 and plan.schedule not in schedules:

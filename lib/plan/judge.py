@@ -1,6 +1,6 @@
-"""Judging: is a plan any good, and are the closed forms? The one beside a goal, the other beside what was published.
+"""Judging: is a plan good enough for a goal, and are the closed forms true to published runs?
 
-Of a plan it is said first what cannot be, then what does not fit, then what is too slow, and why.
+A plan is told first what is impossible, then what does not fit, then what is too slow, and why.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ METRICS: Final[Mapping[str, str]] = table("lib.plan", "words")["metrics"]
 
 
 class Task(NamedTuple):
-    """A run that is to be planned: the names of a model, of a GPU and of what the software does, and the sizes."""
+    """A run to plan: the names of a model, a GPU and a software stack, and the sizes."""
 
     model: str
     gpu: str
@@ -49,7 +49,7 @@ class Task(NamedTuple):
 
 @dataclass(frozen=True)
 class Judged:
-    """A plan that was judged: what is wrong with it, in sentences; and its step, where it is possible."""
+    """The judgement of a plan: its faults, in sentences; and its step, where it is possible."""
 
     plan: Plan | None
     step: Step | None
@@ -58,7 +58,7 @@ class Judged:
 
 
 def plan_of(task: Task, answer: object) -> Plan:
-    """Return the plan of an answer: a Plan, or a dict of what differs from `Plan`. ValueError for anything else."""
+    """Return the plan of an answer: a Plan, or a dict of fields that differ from the defaults. ValueError otherwise."""
     base = Plan(task.gpus, task.batch, task.sequence, stack=STACKS[task.stack])
     if isinstance(answer, Plan):
         answer = answer.as_answer()
@@ -75,8 +75,8 @@ def plan_of(task: Task, answer: object) -> Plan:
 
 
 def judge(task: Task, answer: object, allowed: float = float("inf"), room: float | None = None) -> Judged:
-    """Judge an answer: is it possible, does it fit into `room` bytes of a GPU (95 percent of its memory, if nothing is
-    said), and does its step take at most the seconds that are `allowed`?"""
+    """Judge an answer: is it possible, does it fit into `room` bytes of a GPU (95 percent of its memory by default),
+    and does its step take at most the `allowed` seconds?"""
     try:
         plan = plan_of(task, answer)
     except ValueError as wrong:
@@ -94,8 +94,8 @@ def judge(task: Task, answer: object, allowed: float = float("inf"), room: float
 
 
 def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
-    """Say what a plan holds, and which keys help, changed alone: in the fastest plan that fits, or else the smallest.
-    No values and no times: these are what the puzzle asks for."""
+    """Say what a plan holds, and which keys help when changed alone: those that fit, fastest first, or else those that
+    save most. No values and no times: these are what the puzzle asks for."""
     memory = one.memory
     changes: Sequence[tuple[str, Any]] = (
         *((("sp", True),) if plan.tp > 1 and not plan.sp else ()),
@@ -122,7 +122,7 @@ def _too_large(task: Task, plan: Plan, one: Step, room: float) -> str:
 
 
 def _too_slow(one: Step, allowed: float) -> str:
-    """Say what a step is made of beside the computation that every plan has."""
+    """Say what a step spends beyond the computation that every plan has."""
     parts = sorted(((one.parts[name], words) for name, words in PARTS.items() if one.parts.get(name)), reverse=True)
     named = ", ".join(f"{words} {time:.2f} s ({time / one.seconds:.0%})" for time, words in parts[:3])
     return (
@@ -137,8 +137,8 @@ SIZES: Final = ("gpus", "batch", "sequence", "tp", "cp", "pp", "ep", "micro", "v
 
 
 class RunSet(NamedTuple):
-    """Published runs that belong together: their `source`, which constants were `fitted` to them, which mean error in
-    percent is promised of those that were not, and why nothing is where the model `fails`."""
+    """Published runs that belong together: their `source`, the constants `fitted` to them, the mean error in percent
+    that is promised for held-out runs, and why nothing is promised where the model `fails`."""
 
     name: str
     title: str
@@ -149,12 +149,12 @@ class RunSet(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What the runs are to the closed forms: "fitted", "held out", or where the model "fails"."""
+        """The role of the runs for the closed forms: "fitted", "held out", or "fails" where the model does."""
         return "fitted" if self.fitted else "fails" if self.fails else "held out"
 
 
 class Published(NamedTuple):
-    """One run: its set, the names and records of its model and cluster, its plan, and what it reached by a metric."""
+    """One run: its set, the names of its model and cluster, its model and plan, and the value reached in a metric."""
 
     set: str
     model_name: str
@@ -167,7 +167,7 @@ class Published(NamedTuple):
 
 @cache
 def sets() -> dict[str, RunSet]:
-    """Return the sets by name, in the order in which they are shown."""
+    """Return the sets by name, in display order."""
     return {name: RunSet(name, **data) for name, data in table("lib.plan", "sets").items()}
 
 
@@ -188,7 +188,7 @@ def _published(row: Mapping[str, str]) -> Published:
 
 
 def _model(name: str) -> Transformer:
-    """Return a record, or a GPT of so many layers, so wide and with so many heads, `gpt-30-3072-32`."""
+    """Return a record, or a GPT named by its layers, width and heads: `gpt-30-3072-32`."""
     if name in MODELS:
         return MODELS[name]
     layers, hidden, heads = map(int, name.split("-")[1:])
@@ -196,7 +196,7 @@ def _model(name: str) -> Transformer:
 
 
 def error(run: Published, clusters: Mapping[str, Cluster] = CLUSTERS) -> float:
-    """Return how much longer the predicted step is than the published one, whatever the metric: 0.1 is a tenth."""
+    """Return the relative error of the predicted step time, whatever the metric: 0.1 is a tenth too long."""
     cluster = clusters[run.cluster_name]
     one = step(run.model, cluster, run.plan)
     reached = {"seconds": one.seconds, "tok": one.tokens, "mfu": one.mfu, "tflops_hw": one.hfu * cluster.flops / 1e12}
@@ -205,5 +205,5 @@ def error(run: Published, clusters: Mapping[str, Cluster] = CLUSTERS) -> float:
 
 
 def mean_error(runs: list[Published], clusters: Mapping[str, Cluster] = CLUSTERS) -> float:
-    """Return the mean of the errors of runs without their signs, in percent."""
+    """Return the mean absolute error of runs, in percent."""
     return 100 * mean(abs(error(run, clusters)) for run in runs)

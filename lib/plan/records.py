@@ -1,6 +1,6 @@
-"""What a plan is about, as data: a transformer, a cluster, what the software does, and the plan.
+"""The parts of a plan, as data: a transformer, a cluster, the software stack, and the plan itself.
 
-Units are bytes, seconds and FLOP; one direction of a link counts. Ranks are numbered along tp first, then cp, dp, pp.
+Units are bytes, seconds and FLOP; a link counts in one direction. Ranks are numbered along tp first, then cp, dp, pp.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from lib.record import Lazy
 
 GIB: Final = 2**30
 MOST: Final = 10**9
-"""No size of a record is larger: beyond it there is no model and no cluster, only a slip of the keyboard."""
+"""The largest size in a record: no model or cluster goes beyond it, so a larger one is a typing slip."""
 Matrix = tuple[float, float]
-"""The width of what a matrix gives (N), and of what it takes (K): a GEMM of M tokens has 2·M·N·K FLOP."""
+"""The width of a matrix's output (N) and of its input (K): a GEMM of M tokens has 2·M·N·K FLOP."""
 
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder by its shape.
+    """The shape of a decoder.
 
     `ffn` is the inner width of a dense MLP, which has three matrices where it is `gated` and two otherwise; `tied`
-    embeddings are one matrix at both ends. `dropout` keeps masks, as GPT-3 did. Of `experts` a token uses
-    `experts_per_token` and all `shared_experts`, each `expert_ffn` wide; the first `dense_layers` have none; routing
-    reaches at most `hosts_per_token` hosts. `q_lora`, `kv_lora` and `rope_dim` are of latent attention (MLA,
-    DeepSeek-V2, arXiv 2405.04434). `source` says where the shape is from.
+    embeddings are one matrix at both ends. `dropout` keeps masks, as GPT-3 did. A token uses `experts_per_token` of the
+    `experts` and all `shared_experts`, each `expert_ffn` wide; the first `dense_layers` have none; routing reaches at
+    most `hosts_per_token` hosts. `q_lora`, `kv_lora` and `rope_dim` belong to latent attention (MLA, DeepSeek-V2,
+    arXiv 2405.04434). `source` says where the shape is from.
     """
 
     layers: int
@@ -75,7 +75,7 @@ class Transformer:
 
     @cached_property
     def groups(self) -> int:
-        """Heads of keys and values: fewer than heads where several share one (GQA, arXiv 2305.13245)."""
+        """The number of heads of keys and values: fewer than heads where several share one (GQA, arXiv 2305.13245)."""
         return self.kv_heads or self.heads
 
     @cached_property
@@ -85,7 +85,7 @@ class Transformer:
 
     @cached_property
     def width(self) -> float:
-        """The inner width that a token meets in the MLP of a mean layer."""
+        """The inner width of the MLP that a token uses in a mean layer."""
         used = (self.experts_per_token + self.shared_experts) * self.expert_ffn
         return (1 - self.sparse) * self.ffn + self.sparse * used
 
@@ -108,7 +108,7 @@ class Transformer:
 
     @cached_property
     def layer_weights(self) -> tuple[float, float, float]:
-        """The weights of a mean layer: outside routed experts, in them, and those of them that a token uses."""
+        """The weights of a mean layer: outside routed experts, in all of them, and in those that a token uses."""
         expert = _entries(self.mlp(self.expert_ffn))
         dense = (1 - self.sparse) * _entries(self.mlp(self.ffn)) + self.sparse * self.shared_experts * expert
         routed = self.sparse * expert
@@ -116,7 +116,7 @@ class Transformer:
 
     @cached_property
     def weights(self) -> float:
-        """All weights, but for norms and biases."""
+        """All weights but norms and biases."""
         common, routed, _ = self.layer_weights
         return self.layers * (common + routed) + self.vocab * self.hidden * (1 if self.tied else 2)
 
@@ -134,14 +134,14 @@ def _entries(matrices: tuple[Matrix, ...]) -> float:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster by its figures, a GPU each: peak `flops` (bf16, dense), `hbm` and `nvlink` and `nic` in bytes a second,
+    """The figures of a cluster, per GPU: peak `flops` (bf16, dense), `hbm`, `nvlink` and `nic` in bytes a second,
     `memory` in bytes; `host_size` GPUs share a host.
 
-    The others are fitted to what was measured (`python -m tools.fit_plan`): `gemm` is the best share of the peak in a
-    matrix product, and `half_size` how large M, N and K have to be: the rate falls by 1 + half_size·(1/M + 1/N + 1/K).
-    `hbm_share` and `link_share` are reached of HBM by other kernels and of NVLink by a ring; `collective` is what a
-    collective that is waited for takes besides its bytes, and `hop` what each host adds to a ring of FSDP, in seconds.
-    `attention` is the share of the peak in flash attention. A hidden collective slows the work beside it by
+    The others are fitted to measurements (`python -m tools.fit_plan`): `gemm` is the best share of the peak in a
+    matrix product, and `half_size` says how large M, N and K must be: the time is 1 + half_size·(1/M + 1/N + 1/K) times
+    as long. `hbm_share` is the share of HBM that other kernels reach, `link_share` that of NVLink in a ring.
+    `collective` is what an awaited collective takes besides its bytes, and `hop` what each host adds to a ring of FSDP,
+    in seconds. `attention` is the share of the peak in flash attention. A hidden collective slows the work beside it by
     `interference` times its own length.
     """
 
@@ -170,9 +170,9 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Stack:
-    """What the software does that no plan chooses: whether attention is `flash`, how much faster its `fp8` products
-    are, the bytes of a `gradient`, the share of activations' bytes that is `stored` (less where they wait in fp8), and
-    which shares of each kind of communication are hidden behind work: all of it (1) or nothing (0)."""
+    """The features of the software that no plan chooses: whether attention is `flash`, how much faster its `fp8`
+    products are, the bytes of a `gradient`, the share of activations' bytes that is `stored` (less where they wait in
+    fp8), and the share of each kind of communication that work hides, from 0 (none) to 1 (all)."""
 
     flash: bool = True
     fp8: float = 1.0
@@ -192,13 +192,13 @@ SCHEDULES: Final = {
     "zb-h2": "zb_h2",
     "dualpipe": "dualpipe_v",
 }
-"""Orders of a pipeline, and their names in our catalogue. 1F1B is interleaved where a rank has more than
-one stage (v > 1). DualPipe is drawn as its half, DualPipe-V, which has the same bubble."""
+"""Pipeline schedules, and their names in our catalogue. 1F1B is interleaved where a rank has more than one stage
+(v > 1). DualPipe is drawn as its half, DualPipe-V, which has the same bubble."""
 CHOSEN: Final = ("tp", "cp", "pp", "ep", "micro", "v", "schedule", "zero", "recompute", "sp")
-"""What is chosen of a plan, beside the sizes that are given; dp is what is left."""
+"""The choices of a plan, beside its given sizes; dp is what is left."""
 RECOMPUTE: Final = ("none", "selective", "half", "full")
-"""What backward makes again: nothing; the square of attention (with flash attention what is cheap: norms, the SwiGLU
-product, MLA's up-projections); every other matrix product, as torchtitan does; all of the layer."""
+"""What backward recomputes: nothing; the square of attention (with flash attention the cheap parts: norms, the SwiGLU
+product, MLA's up-projections); every other matrix product, as torchtitan does; the whole layer."""
 
 
 @dataclass(frozen=True)
@@ -228,26 +228,26 @@ class Plan:
 
     @property
     def dp(self) -> int:
-        """How many copies of the model share the batch."""
+        """The number of copies of the model that share the batch."""
         return self.gpus // (self.tp * self.cp * self.pp)
 
     @property
     def microbatches(self) -> int:
-        """How many microbatches a copy takes in a step."""
+        """The number of microbatches that a copy takes in a step."""
         return self.batch // (self.dp * self.micro) if self.dp else 0
 
     @property
     def tokens(self) -> float:
-        """How many tokens of a microbatch are on a rank."""
+        """The number of tokens of a microbatch on a rank."""
         return self.micro * self.sequence / self.cp
 
     def as_answer(self) -> dict[str, Any]:
-        """Return what is chosen of the plan, as the answer to a puzzle has it: all but the sizes that are given."""
+        """Return the plan's choices, in the form of an answer to a puzzle: all but the given sizes."""
         return {name: getattr(self, name) for name in CHOSEN}
 
     @property
     def mesh(self) -> str:
-        """The plan in a line, without what is 1."""
+        """The plan in one line, without the sizes that are 1."""
         sizes = (f"{axis}{size}" for axis in ("dp", "tp", "cp", "pp", "ep", "v") if (size := getattr(self, axis)) > 1)
         rest = [f"micro {self.micro}", f"zero{self.zero}"]
         rest += [self.schedule] if self.pp > 1 else []
@@ -256,17 +256,17 @@ class Plan:
         return " ".join([*sizes, *rest])
 
     def problems(self, model: Transformer) -> Iterator[str]:
-        """Yield what makes the plan impossible for this model, a sentence each with its numbers."""
+        """Yield the reasons why the plan is impossible for this model, each a sentence with its numbers."""
         sizes = {name: getattr(self, name) for name in ("gpus", "batch", "sequence", *CHOSEN[:6])}
         wrong = [name for name, size in sizes.items() if type(size) is not int or not 1 <= size <= MOST]
         rules = dict.fromkeys(wrong, f"a whole number from 1 to {MOST:,}")
-        if self.schedule not in tuple(SCHEDULES):  # whatever it is, it may have no hash
+        if self.schedule not in tuple(SCHEDULES):  # it can be anything, even unhashable
             rules["schedule"] = f"one of {', '.join(SCHEDULES)}"
         if self.recompute not in RECOMPUTE:
             rules["recompute"] = f"one of {', '.join(RECOMPUTE)}"
         if type(self.zero) is not int or not 0 <= self.zero <= 3:
             rules["zero"] = "0, 1, 2 or 3"
-        for name, rule in rules.items():  # one is enough: the rest would be worked out with it
+        for name, rule in rules.items():  # one is enough: the other checks would compute with it
             yield f"{name} is {rule}; got {written(getattr(self, name))[:60]}"
             return
         each = self.tp * self.cp * self.pp
@@ -309,7 +309,7 @@ class Plan:
             yield "zero 3 gathers the weights of a stage again for each microbatch: with a pipeline take zero 1 or 2"
 
     def warnings(self, cluster: Cluster) -> Iterator[str]:
-        """Yield what is possible and unwise."""
+        """Yield the reasons why a possible plan is unwise."""
         if self.tp > cluster.host_size:
             far = "its all-reduces go over the network, in the open, four times a layer"
             yield f"tp {self.tp} leaves the host of {cluster.host_size} GPUs: {far}"
@@ -322,9 +322,9 @@ WORDS: Final = {"int": "whole number", "float": "number", "bool": "truth value",
 
 
 def record_from(kind: type[T], data: Mapping[str, Any], name: str, base: T | None = None) -> T:
-    """Make a record of a table, as of TOML. ValueError for a field that there is not, or one that is missing.
+    """Make a record from a table, such as TOML. ValueError for an unknown, wrong or missing field.
 
-    A `base` has what the table does not say.
+    A `base` gives the fields that the table leaves out.
     """
     known = {one.name: one for one in fields(kind)}
     for key, value in data.items():

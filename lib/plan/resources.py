@@ -1,4 +1,4 @@
-"""What a plan takes of a GPU, in closed forms: the bytes that it holds at least, and the seconds of a layer."""
+"""What a plan demands of a GPU, in closed forms: the least bytes that it holds, and the seconds of a layer."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lib.plan.records import GIB, Cluster, Matrix, Plan, Transformer
 
 # A lower bound, without caches and workspaces. State: 2 bytes a weight, a gradient, and 12 for Adam (a copy in fp32 and
 # two moments), which `zero` shards (ZeRO, arXiv 1910.02054, figure 1). Activations: Korthikanti and others, Reducing
-# Activation Recomputation in Large Transformer Models, arXiv 2205.05198, equations 1 to 6, and layers unlike GPT's.
+# Activation Recomputation in Large Transformer Models, arXiv 2205.05198, equations 1 to 6, and layers beyond GPT's.
 
 
 class Memory(NamedTuple):
-    """The bytes of the GPU of a plan that holds most. `logits` are those of the last stage, where that is the one."""
+    """The bytes of a plan's fullest GPU. `logits` are those of the last stage, where it is the fullest."""
 
     weights: float
     gradients: float
@@ -28,18 +28,18 @@ class Memory(NamedTuple):
 
     @property
     def total(self) -> float:
-        """All of them together."""
+        """The sum of all kinds."""
         return sum(self)
 
     def __str__(self) -> str:
-        """Say the total in GiB, and what it is made of, the largest first."""
+        """Return the total in GiB and its parts, the largest first."""
         parts = sorted(zip(self, self._fields, strict=True), reverse=True)
         return f"{self.total / GIB:.1f} GiB: " + ", ".join(f"{name} {size / GIB:.1f}" for size, name in parts)
 
 
 def layer_activations(model: Transformer, plan: Plan) -> tuple[float, float, float]:
-    """Return the bytes that a mean layer keeps of a microbatch: what sequence parallelism shards, what tensor
-    parallelism shards, and the square of attention. With no parallelism GPT's sum is s·b·h·(34 + 5·a·s/h)."""
+    """Return the bytes that a mean layer keeps of a microbatch: the part that sequence parallelism shards, the part
+    that tensor parallelism shards, and the square of attention. Without parallelism GPT has s·b·h·(34 + 5·a·s/h)."""
     tokens, h, t = plan.tokens, model.hidden, plan.tp
     rows = 8 * h + 2 * h * model.dropout  # two norms, the inputs of two products, 2 bytes each; two masks of dropout
     heads = (2 * model.heads + 2 * model.groups) * model.d / t  # q, k, v, and the result
@@ -48,7 +48,7 @@ def layer_activations(model: Transformer, plan: Plan) -> tuple[float, float, flo
     sorted_copies = model.sparse * 2 * model.experts_per_token * h
     mlp = 2 * model.width * (3 if model.gated else 2) + sorted_copies
     inside = tokens * (2 * heads + mlp / t)
-    if plan.stack.flash and plan.recompute == "selective":  # there is no square to save: norms and products go
+    if plan.stack.flash and plan.recompute == "selective":  # with no square to save, norms and products go
         norms = 4 * h / (t if plan.sp else 1)
         latent = 2 * model.heads * (3 * model.d + 2 * model.rope_dim) / t if model.kv_lora else 0
         inside -= tokens * (norms + 2 * model.width * model.gated / t + latent)
@@ -57,11 +57,11 @@ def layer_activations(model: Transformer, plan: Plan) -> tuple[float, float, flo
 
 
 def state_bytes(weights: float, shard: int, zero: int, gradient: int = 4) -> tuple[float, float, float]:
-    """Return the bytes of so many weights, of their gradients and of Adam's state, of which each of `shard` ranks has
-    its part from a stage of ZeRO on: 1 shards Adam's, 2 gradients too, 3 weights too.
+    """Return the bytes of weights, of their gradients and of Adam's state on a rank. ZeRO splits them over `shard`
+    ranks, stage by stage: 1 shards Adam's state, 2 gradients too, 3 weights too.
 
-    Adam has a copy in fp32 and two moments, 12 bytes a weight. FSDP with gradients in fp32 has no weights in bf16 but
-    those that it gathers: its shard is the copy.
+    Adam has a copy in fp32 and two moments, 12 bytes a weight. FSDP with gradients in fp32 has weights in bf16 only
+    where it gathers them: its shard is the copy.
 
     >>> [round(sum(state_bytes(7.5e9, 64, zero, gradient=2)) / 1e9, 1) for zero in (0, 1, 2, 3)]
     [120.0, 31.4, 16.6, 1.9]
@@ -73,9 +73,9 @@ def state_bytes(weights: float, shard: int, zero: int, gradient: int = 4) -> tup
 
 
 def layers_in_flight(model: Transformer, plan: Plan) -> int:
-    """Count the layers whose activations a rank holds at once at most, each microbatch for itself.
+    """Count the most layers whose activations a rank holds at once, counting each microbatch separately.
 
-    With v stages a rank 1F1B holds 1 + (p - 1)/(p·v) times the model's layers, as in section 4.2.3 of 2205.05198.
+    With v stages a rank, 1F1B holds 1 + (p - 1)/(p·v) times the model's layers (section 4.2.3 of 2205.05198).
     """
     if plan.pp == 1:
         return model.layers
@@ -86,7 +86,7 @@ def layers_in_flight(model: Transformer, plan: Plan) -> int:
 
 
 def memory_of(model: Transformer, plan: Plan) -> Memory:
-    """Return the bytes by kind of the GPU that holds most."""
+    """Return the bytes of the fullest GPU, by kind."""
     common, routed, _ = model.layer_weights
     t, layers = plan.tp, ceil(model.layers / plan.pp)
     copies = 2 if plan.schedule == "dualpipe" else 1  # a rank has a stage of each direction
@@ -118,8 +118,8 @@ def memory_of(model: Transformer, plan: Plan) -> Memory:
 # -- seconds of a layer and a microbatch ----------------------------------------------------------------------------
 
 # A matrix product reaches a share of the peak that grows with its sides; other kernels move bytes of HBM; a ring moves
-# (n - 1)/n of its bytes over the slowest link that it has to cross, and all cards of a host work at once. What is
-# hidden behind what is the software's to say (`Stack`). What each constant is, and what it was fitted to: `Cluster`.
+# (n - 1)/n of its bytes over the slowest link that it has to cross, and all cards of a host work at once. The software
+# decides what hides behind what (`Stack`). `Cluster` explains each constant, and what it was fitted to.
 
 
 def product(cluster: Cluster, plan: Plan, m: float, matrix: Matrix, times: float = 1) -> float:
@@ -130,9 +130,9 @@ def product(cluster: Cluster, plan: Plan, m: float, matrix: Matrix, times: float
 
 
 def ring(size: float, ranks: int, in_a_host: int, cluster: Cluster) -> float:
-    """Return the seconds of an all-gather or reduce-scatter of so many bytes, with so many of its ranks in each host.
+    """Return the seconds of an all-gather or reduce-scatter of `size` bytes, with `in_a_host` ranks in each host.
 
-    An all-reduce is two of them. NCCL's rings enter and leave a host by all of its cards.
+    An all-reduce is two of them. NCCL's rings enter and leave a host through all of its cards.
     """
     if ranks <= 1:
         return 0.0
@@ -143,8 +143,8 @@ def ring(size: float, ranks: int, in_a_host: int, cluster: Cluster) -> float:
 
 
 class LayerTime(NamedTuple):
-    """The seconds of a mean layer and a microbatch: forward, backward (`weight_half` is the part of it that nobody
-    waits for), what is computed `again`, and the communication of each kind that nothing hides."""
+    """The seconds of a mean layer and a microbatch: forward, backward (`weight_half` is the part that no other stage
+    waits for), recomputation (`again`), and the communication of each kind that nothing hides."""
 
     forward: float
     backward: float
@@ -156,12 +156,12 @@ class LayerTime(NamedTuple):
 
     @property
     def exposed(self) -> float:
-        """All communication that nothing hides: a third of it in forward."""
+        """All communication that nothing hides, a third of it in forward."""
         return self.tp + self.cp + self.ep
 
     @property
     def total(self) -> float:
-        """All of the layer."""
+        """The whole layer."""
         return self.forward + self.backward + self.again + self.exposed
 
 
@@ -171,7 +171,7 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
     tokens = plan.tokens
     rows = model.hidden / (t if plan.sp else 1)
 
-    # The products: attention's and the MLP's, and of experts those of all tokens that come to a rank.
+    # The products: those of attention and the MLP, and those of experts for all tokens that come to a rank.
     def all_of(matrices: Iterable[Matrix], rows: float = tokens, times: float = 1) -> float:
         return sum([product(cluster, plan, rows, matrix, times) for matrix in matrices])
 
@@ -185,7 +185,7 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
         shared = model.mlp(model.shared_experts * model.expert_ffn, t) if model.shared_experts else ()
         products += model.sparse * (routed + all_of(shared))
 
-    # The square of attention: flash keeps it on the chip and skips what the mask hides; backward makes it again.
+    # The square of attention: flash keeps it on the chip and skips what the mask hides; backward recomputes it.
     hbm = cluster.hbm * cluster.hbm_share
     pairs = plan.tokens * plan.sequence * model.heads / t
     if stack.flash:
@@ -199,7 +199,7 @@ def layer_time(model: Transformer, cluster: Cluster, plan: Plan) -> LayerTime:
     other = (6 if model.gated else 4) * model.width + 4 * model.hidden + sorting
     rest = tokens * (22 * rows + other / t) / hbm
 
-    # Tensor parallel: two all-reduces forward and two backward, of which the products of weights hide one.
+    # Tensor parallel: two all-reduces forward and two backward, one of them hidden by the products of weights.
     all_reduce = (1 - stack.tp_hidden) * 2 * half_all_reduce(model, cluster, plan)
     tp, again = 3 * all_reduce, 0.0
     if plan.recompute == "full":
@@ -229,8 +229,8 @@ def half_all_reduce(model: Transformer, cluster: Cluster, plan: Plan) -> float:
 
 
 def _exchange_with_experts(model: Transformer, cluster: Cluster, plan: Plan, work: float) -> float:
-    """Return the seconds of the all-to-alls of a layer that its work does not hide: tokens out and home, forward and
-    backward. A token crosses the network once to each host, at most `hosts_per_token`, and NVLink to each expert."""
+    """Return the seconds of a layer's all-to-alls that its work does not hide: tokens out and home, forward and
+    backward. A token crosses the network once per host, at most `hosts_per_token`, and NVLink once per expert."""
     if plan.ep == 1:
         return 0.0
     in_a_host = min(plan.ep, cluster.host_size)
@@ -249,13 +249,13 @@ def _exchange_with_experts(model: Transformer, cluster: Cluster, plan: Plan, wor
 
 
 # Data parallelism sends weights, so more tokens a GPU help; tensor and expert parallelism send tokens, so they do not:
-# what counts is the width of what is multiplied (Austin and others, How to Scale Your Model, 2025, on training, GPUs).
+# there the width of the matrices counts (Austin and others, How to Scale Your Model, 2025, on training, GPUs).
 
 Curve = list[tuple[int, float]]
 HOSTS: Final = 64
-"""Over so many hosts weights are gathered."""
+"""The number of hosts over which weights are gathered."""
 SEQUENCE: Final = 4096
-"""Tokens of a sequence: the square of attention is as wide, however many tokens a GPU has."""
+"""Tokens of a sequence: the width of the square of attention, however many tokens a GPU has."""
 
 
 def roofline(
@@ -265,13 +265,13 @@ def roofline(
     tp: Sequence[int] = (4, 8, 16),
     ep: Sequence[int] = (64,),
 ) -> dict[str, Curve]:
-    """Return for each kind of parallelism the forward of a layer over what it sends, for so many tokens a GPU. Above 1
-    the work takes longer, so that it can hide what is sent; below 1 it cannot."""
+    """Return for each kind of parallelism a layer's forward time over its communication time, by `tokens` a GPU. Above
+    1 the work takes longer, so it can hide the communication; below 1 it cannot."""
     gpus = HOSTS * cluster.host_size
     base, common = Plan(gpus, gpus, SEQUENCE), model.layer_weights[0]
 
     def layer_of(count: int, **sizes: int) -> LayerTime:
-        shares: dict[str, Any] = {"micro": count / SEQUENCE, **sizes}  # a part of a sequence will do for a layer
+        shares: dict[str, Any] = {"micro": count / SEQUENCE, **sizes}  # a layer can take part of a sequence
         return layer_time(model, cluster, replace(base, **shares))
 
     gather = ring(2 * common, gpus, cluster.host_size, cluster)
@@ -286,7 +286,7 @@ def roofline(
 
 
 def hides_from(curve: Curve) -> int | None:
-    """Return from how many tokens on a curve is at least 1, between its points by logarithms; None where it never is.
+    """Return the tokens from which a curve is at least 1, interpolated by logarithms; None where it never is.
 
     >>> hides_from([(512, 0.5), (1024, 1.0), (2048, 2.0)])
     1024

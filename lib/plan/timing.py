@@ -1,7 +1,7 @@
 """The seconds of a training step: of its stages in closed forms, and of its pipeline as an order of our schedules.
 
-The closed forms are for stages that are alike. In an order, timed by the order timer, each stage has its own layers and
-its own end; all ranks of a stage are alike, so a pipeline of a rank a stage stands for all of them.
+The closed forms assume that stages are alike. In an order, timed by the order timer, each stage has its own layers and
+its own end; all ranks of a stage are alike, so a pipeline with one rank per stage stands for all of them.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 class Stages(NamedTuple):
-    """What a microbatch takes on the ranks of a pipeline, in seconds: on the first, on one in the middle, on the last,
-    all of their stages together; and of the layers of a middle one forward, backward and its weight half.
+    """The seconds of a microbatch on the ranks of a pipeline: on the first, on one in the middle and on the last, over
+    all of their stages; and the forward, backward and weight half of the layers of a middle one.
 
     A layer takes `layer`, and with FSDP `fsdp` more; `head` and `table` are the ends, `message` waits for messages.
     """
@@ -38,24 +38,24 @@ class Stages(NamedTuple):
     message: float = 0.0
 
     def slowest(self, ranks: int) -> float:
-        """Return what the slowest of so many ranks takes: it sets the beat."""
+        """Return the seconds of the slowest of `ranks` ranks, which sets the pace."""
         return max(self.first, self.last, self.middle if ranks > 2 else 0)
 
     def through(self, ranks: int) -> float:
-        """Return what a microbatch takes through all ranks and back."""
+        """Return the seconds of a microbatch through all ranks and back."""
         return self.first + self.last + (ranks - 2) * self.middle
 
 
 def stages(model: Transformer, cluster: Cluster, plan: Plan) -> Stages:
-    """Return what the stages of a pipeline take; without a pipeline, the whole model is `first`, `middle` and `last`.
+    """Return the times of a pipeline's stages; without a pipeline, the whole model is `first`, `middle` and `last`.
 
-    Where layers do not fill the slots of the stages, those that are free are at the ends, as in Llama 3 (arXiv
-    2407.21783, section 3.3.2).
+    Where layers do not fill the slots of the stages, the free slots are at the ends, as in Llama 3 (arXiv 2407.21783,
+    section 3.3.2).
     """
     layer, t = layer_time(model, cluster, plan), plan.tp
     tokens, hbm = plan.tokens, cluster.hbm * cluster.hbm_share
     vocabulary, half = model.vocab / t, half_all_reduce(model, cluster, plan)
-    head = plan.stack.fp8 * product(cluster, plan, tokens, (vocabulary, model.hidden), 3)  # which is never in fp8
+    head = plan.stack.fp8 * product(cluster, plan, tokens, (vocabulary, model.hidden), 3)  # never in fp8
     head += 26 * tokens * vocabulary / hbm + 4 * half
     table = 12 * tokens * model.hidden / hbm + 2 * half
     fsdp = _gathers(model, cluster, plan, layer)
@@ -86,7 +86,7 @@ def stages(model: Transformer, cluster: Cluster, plan: Plan) -> Stages:
 
 
 def _message(model: Transformer, cluster: Cluster, plan: Plan) -> float:
-    """Return the seconds for which a rank of a pipeline waits for messages of a microbatch, there and back."""
+    """Return the seconds that a rank of a pipeline waits for a microbatch's messages, there and back."""
     size = 2 * plan.tokens * model.hidden / plan.tp
     far = plan.gpus // plan.pp >= cluster.host_size
     rate = cluster.nic if far else cluster.nvlink * cluster.link_share
@@ -100,12 +100,12 @@ def _shards(cluster: Cluster, plan: Plan) -> tuple[int, int]:
 
 
 def gathers_gradients_at_once(plan: Plan) -> bool:
-    """Tell whether each layer and microbatch has a reduce-scatter, as in FSDP: with zero 3, or 2 and no pipeline."""
+    """Tell whether each layer and microbatch has a reduce-scatter, as in FSDP: zero 3, or 2 without a pipeline."""
     return plan.zero == 3 or (plan.zero == 2 and plan.pp == 1)
 
 
 def _gathers(model: Transformer, cluster: Cluster, plan: Plan, layer: LayerTime) -> float:
-    """Return what FSDP's gathers and scatters add to a layer: they slow the work beside them, and hosts delay them."""
+    """Return the seconds that FSDP's gathers and scatters add to a layer: they slow its work, and hosts delay them."""
     if not gathers_gradients_at_once(plan):
         return 0.0
     common, routed, _ = model.layer_weights
@@ -124,8 +124,8 @@ def _gathers(model: Transformer, cluster: Cluster, plan: Plan, layer: LayerTime)
 
 
 def bubble(plan: Plan, pipeline: Stages) -> float:
-    """Return the seconds for which the slowest rank waits. For these schedules, with stages that are alike, it is what
-    the order timer says (tests/plan/test_timing.py), but for ZB-H2, whose zero is of the span of a rank.
+    """Return the seconds that the slowest rank waits. For these schedules, with equal stages, the order timer agrees
+    (tests/plan/test_timing.py), except for ZB-H2, whose zero is measured over the span of a rank.
 
     The formulas: GPipe and 1F1B arXiv 2104.04473, zero bubble 2401.10241, DualPipe 2412.19437.
     """
@@ -142,7 +142,7 @@ def bubble(plan: Plan, pipeline: Stages) -> float:
 
 class Span(NamedTuple):
     """A pass in the timeline of a step: the rank of the pipeline, start and end in ms, its kind (F, B, I or W), stage
-    and microbatch, and the share of it that is communication which nothing hides, by kind."""
+    and microbatch, and its share of communication that nothing hides, by kind."""
 
     rank: int
     start: float
@@ -157,9 +157,9 @@ class Span(NamedTuple):
 class Step:
     """One training step of a plan: its `seconds`, what they are made of, and its bytes.
 
-    `tokens` are tokens a second and GPU. `mfu` counts the whole square of attention, `mfu_causal` the half that the
-    mask leaves, `hfu` also what is computed again: say which one, when you compare. `parts` are seconds of the slowest
-    rank by kind; `uneven` is what it waits for because stages are not alike.
+    `tokens` are tokens per second and GPU. `mfu` counts the whole square of attention, `mfu_causal` the half that the
+    mask leaves, `hfu` also recomputation: say which one you compare. `parts` are the slowest rank's seconds by kind;
+    `uneven` is its wait because stages are not alike.
     """
 
     seconds: float
@@ -173,8 +173,8 @@ class Step:
 
 def step(model: Transformer, cluster: Cluster, plan: Plan, run: float | None = None) -> Step:
     """Return the time, the share of the peak and the memory of one step. The plan has to be possible: ask
-    `plan.problems(model)` first. `run` is what its pipeline takes in seconds, where something better than the closed
-    forms knows (`step_in_order`).
+    `plan.problems(model)` first. `run` is the seconds of its pipeline, where they are known better than from the
+    closed forms (`step_in_order`).
 
     >>> from lib.plan import CLUSTERS, MODELS, STACKS, Plan
     >>> plan = Plan(64, batch=64, tp=8, pp=8, v=3, zero=0, recompute="selective", stack=STACKS["megatron"])
@@ -214,7 +214,7 @@ def _rank_weights(model: Transformer, plan: Plan) -> tuple[float, float, int]:
 
 
 def _sums(model: Transformer, cluster: Cluster, plan: Plan, run: float) -> float:
-    """Return the seconds that no microbatch hides of gradients' sums, and of weights back where updates are sharded."""
+    """Return the unhidden seconds of gradient sums, and of gathering weights again where updates are sharded."""
     if gathers_gradients_at_once(plan):
         return 0.0
     mine, experts, experts_on = _rank_weights(model, plan)
@@ -231,7 +231,7 @@ def _sums(model: Transformer, cluster: Cluster, plan: Plan, run: float) -> float
 
 
 def _update(model: Transformer, cluster: Cluster, plan: Plan) -> float:
-    """Return the seconds of Adam, which moves 38 bytes a weight of a rank's shard."""
+    """Return the seconds of Adam, which moves 38 bytes for each weight of a rank's shard."""
     mine, experts, experts_on = _rank_weights(model, plan)
     ranks = plan.dp * plan.cp
     shard = mine / ranks + experts / experts_on if plan.zero else mine + experts
@@ -243,11 +243,11 @@ def _update(model: Transformer, cluster: Cluster, plan: Plan) -> float:
 
 MS: Final = 1e3
 MOST: Final = 20_000
-"""Stages times microbatches, at most, that are timed one by one: a second of work."""
+"""The most stages times microbatches that are timed one by one: a second of work."""
 
 
 def order_of(plan: Plan) -> Order:
-    """Return the order of a plan's pipeline, a rank for each of its stages: one of one, where it has no pipeline.
+    """Return the order of a plan's pipeline, with one rank for each of `pp`; without a pipeline, that is one rank.
 
     DualPipe is two DualPipe-V, each with half of the ranks and of the microbatches (github.com/deepseek-ai/DualPipe).
     """
@@ -260,7 +260,7 @@ def order_of(plan: Plan) -> Order:
 
 
 def layers_of_stages(model: Transformer, plan: Plan, fewer_last: int) -> list[int]:
-    """Return the layers of each stage. Of the free places so many are in the last, and one in each of the first."""
+    """Return the layers of each stage. The last has up to `fewer_last` free places, the first ones have one each."""
     count = plan.pp * plan.v
     each, free = -(-model.layers // count), -model.layers % count
     last = min(fewer_last, free, each)
@@ -276,14 +276,14 @@ def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
     each, weight = layer.total + pipeline.fsdp, layer.weight_half
     forward = layer.forward + (layer.exposed + pipeline.fsdp) / 3
     message = pipeline.message / plan.v / 2
-    # Of each stage: forward, and the halves of backward, of which the first gives what the stage before waits for.
+    # By stage: forward, and the halves of backward, the first of which gives what the stage before waits for.
     take = [
         {"F": count * forward + message, "I": count * (each - forward - weight) + message, "W": count * weight}
         for count in layers_of_stages(model, plan, max(1, round(head / each)))
     ]
     take[0]["F"] += table / 3
     take[0]["W"] += 2 * table / 3
-    for kind in take[-1]:  # of a matrix at an end a third is forward, and a third is its weight half
+    for kind in take[-1]:  # a matrix at an end takes a third in forward, and a third in its weight half
         take[-1][kind] += head / 3
 
     def cost(action: Action, rank: int) -> float:
@@ -294,10 +294,10 @@ def time_pipeline(model: Transformer, cluster: Cluster, plan: Plan) -> Timed:
 
 
 def step_in_order(model: Transformer, cluster: Cluster, plan: Plan) -> Step:
-    """Return one step as `step` does, with a pipeline that takes what the order timer says.
+    """Return one step as `step` does, with the pipeline's time from the order timer.
 
-    DualPipe stays with the closed form of its paper: a forward beside a backward is more than an order says. So does a
-    pipeline of more than `MOST` passes, where the ends of the stages no longer matter.
+    DualPipe keeps the closed form of its paper, as an order cannot express a forward beside a backward. So does a
+    pipeline with more than `MOST` passes, where the ends of the stages no longer matter.
     """
     if plan.pp == 1 or plan.schedule == "dualpipe" or plan.pp * plan.v * plan.microbatches > MOST:
         return step(model, cluster, plan)
@@ -305,7 +305,7 @@ def step_in_order(model: Transformer, cluster: Cluster, plan: Plan) -> Step:
 
 
 def timeline(model: Transformer, cluster: Cluster, plan: Plan) -> list[Span]:
-    """Return the passes of one step. Without a pipeline they are those of its one stage, microbatch by microbatch."""
+    """Return the passes of one step; without a pipeline, those of its single stage, microbatch by microbatch."""
     pipeline = stages(model, cluster, plan)
     layer = pipeline.layer
     share = {

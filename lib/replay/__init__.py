@@ -4,8 +4,8 @@
     result = replay(simulate(fsdp, puzzle="fsdp"))
     print(result.text())
 
-Needs torch, which is imported when something is replayed and not before. What cannot be replayed is a ReplayError, and
-nothing of it is left behind; a replay that gave wrong numbers raises nothing: its result says so.
+Needs torch, imported only when something is replayed. A replay that cannot be done raises ReplayError and leaves
+nothing behind; one that gives wrong numbers raises nothing: its result says so.
 """
 # pyright: reportMissingImports=false, reportUnusedImport=false
 
@@ -47,11 +47,11 @@ class ReplayError(RuntimeError):
 
 
 class UnfitTrace(ReplayError):
-    """The Trace is not one correct training step, is that of a sandbox, or has nothing to run."""
+    """The Trace is not one correct training step, comes from a sandbox, or does not fit real layers and tensors."""
 
 
 class WrongWorld(ReplayError):
-    """There are not as many processes, or devices, as the Trace has ranks."""
+    """The processes or devices do not match the number of ranks in the Trace."""
 
 
 class RankRaised(ReplayError):
@@ -59,17 +59,17 @@ class RankRaised(ReplayError):
 
 
 class RankDied(ReplayError):
-    """The process of a rank ended without a word."""
+    """A rank's process ended without a report."""
 
 
 class RankStalled(ReplayError):
-    """A rank has not moved for the whole timeout."""
+    """No rank moved for the whole timeout."""
 
 
 def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = None, **choices: Any) -> ReplayResult:
     """Run a schedule (a Trace, or the Models of a run) with real tensors, and compare it with ordinary training.
 
-    What can be chosen is in `ReplayOptions`: `replay(models, transport="gloo", dtype="float64", steps=5)`. Started by
+    `ReplayOptions` lists the choices: `replay(models, transport="gloo", dtype="float64", steps=5)`. Started by
     torchrun, this process plays its own rank, and every process gets the result. Raises ReplayError where the replay
     could not be done, ImportError where torch is missing; wrong numbers raise nothing, see `ReplayResult.ok`.
     """
@@ -84,7 +84,7 @@ def replay(schedule: Trace | Sequence[Model], options: ReplayOptions | None = No
 
 
 def need_torch(what: str) -> None:
-    """Raise ImportError where torch is missing: it says in one line what needs it, and what to type here."""
+    """Raise ImportError where torch is missing, saying in one line what needs it and what to type here."""
     try:
         import torch
         import torch.distributed

@@ -18,7 +18,7 @@ from lib.trace.trace import Trace
 
 
 class Outputs(NamedTuple):
-    """The files to write of a result: its figures, the measured Trace, and both timelines for ui.perfetto.dev."""
+    """The files to write for a result: its figures, the measured Trace, and both timelines for ui.perfetto.dev."""
 
     json: Path | None = None
     save: Path | None = None
@@ -26,7 +26,7 @@ class Outputs(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 0: right; 1: wrong numbers, or the replay could not be done."""
+    """Run the command. Exit status 0: right; 1: wrong numbers, or the replay could not be done."""
     parser = argparse.ArgumentParser(prog="python -m lib.replay", description=__doc__)
     parser.add_argument("trace", help="a Trace, as Trace.save wrote it")
     for option in fields(ReplayOptions):
@@ -52,7 +52,7 @@ def replay_and_tell(
     load: Callable[[str], Trace] = Trace.load,
     show: Callable[[ReplayResult], None] = lambda result: None,
 ) -> int:
-    """Replay what `load` makes of a path with the options `chosen`, print the result and write the outputs.
+    """Replay the Trace that `load` reads from a path with the options `chosen`, print the result, write the outputs.
 
     `show` is called with the result, once. The exit status is that of `main`.
     """

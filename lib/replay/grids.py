@@ -19,11 +19,11 @@ from lib.values.kinds import attention, grid
 from lib.values.kinds.grid import Stencil
 
 Around = Mapping[str, tuple[Iterable[int], Callable[[int], Sequence[int]], int]]
-"""By dim of a grid: the rows of the outputs, which rows lie around one, and how many these are."""
+"""By dim of a grid: the rows of the outputs, a function to the rows around one, and how many those are."""
 
 
 def _around(x: Held, dims: Around) -> Tensor:
-    """Return which points of a part of a grid lie around each output, by output and place; -1 where there is none."""
+    """Return the points of a part of a grid that lie around each output, by output and place; -1 where none does."""
     found = torch.zeros(1, 1, dtype=torch.long)
     for role, (outputs, around, kernel) in dims.items():
         places = {row: place for place, row in enumerate(x.parts[role])}
@@ -36,7 +36,7 @@ def _around(x: Held, dims: Around) -> Tensor:
 
 
 class Swept(RealLayer):
-    """A layer whose outputs take what lies around their own place in a grid."""
+    """A layer whose outputs take the points around their own place in a grid."""
 
     @property
     def stencils(self) -> dict[str, Stencil]:
@@ -44,16 +44,16 @@ class Swept(RealLayer):
         return {role: cast(grid.Swept, self.kind).stencils[role] for role in self.described.space}
 
     def taken(self, x: Held) -> Tensor:
-        """Return the points that each output takes that follows of what is here: their numbers among those."""
+        """Return the points that each computable output takes, by their numbers among the points here."""
         dims = self.stencils.items()
         return _around(x, {role: (one.given(x.parts[role]), partial(self.taps, one), one.kernel) for role, one in dims})
 
     def taps(self, stencil: Stencil, row: int) -> Sequence[int]:
-        """Return the row that lies at each place of the kernel; one that does not exist where none does."""
+        """Return the row at each place of the kernel; where there is none, a row that does not exist."""
         return stencil.needs(row)
 
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        tensor = grad.tensor  # of outputs whose gradient is not here that is zero
+        tensor = grad.tensor  # outputs whose gradient is not here get zeros
         for dim, (role, stencil) in enumerate(self.stencils.items(), 1):
             given = torch.tensor([*stencil.given(x.parts[role])], device=tensor.device)
             if len(given) > tensor.shape[dim]:
@@ -63,17 +63,17 @@ class Swept(RealLayer):
         return super().differentiated(x, grad._replace(tensor=tensor), other, wanted)
 
     def points(self, x: Tensor) -> Tensor:
-        """Return it by batch, point, and feature, with a point of zeros behind the others."""
+        """Return a grid by batch, point and feature, with a point of zeros after the others."""
         return functional.pad(x.flatten(1, -2), (0, 0, 0, 1))
 
     def by_torch(self, name: str, x: Tensor, *arguments: Any) -> Tensor:
-        """Return what a function of torch's gives, which takes a grid as batch, feature, and the dims of the grid."""
+        """Apply a function of torch's, which takes a grid as batch, feature, and the dims of the grid."""
         act: Callable[..., Tensor] = getattr(functional, f"{name}{len(self.described.space)}d")
         return act(x.movedim(-1, 1), *arguments).movedim(1, -1)
 
 
 class Convolution(Swept, kind="convolution"):
-    """Points around each one, times the weight for their place."""
+    """The points around each one, times the weights of their places, summed."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         return torch.einsum("bpti,iot->bpo", self.points(torch.tanh(x.tensor))[:, self.taken(x)], other.tensor)
@@ -84,7 +84,7 @@ class Convolution(Swept, kind="convolution"):
         return self.by_torch("conv", inner, weight, None, layer.stride, layer.padding, layer.dilation)
 
     def kernel(self, weight: Held) -> Tensor:
-        """Return the weight by input, output, and the dims of the kernel."""
+        """Return the weight by input, output and the dims of the kernel."""
         return weight.tensor.unflatten(-1, [self.described.kernel] * len(self.described.space))
 
 
@@ -153,11 +153,11 @@ class Averages(RealLayer):
         inp = x.tensor.detach().requires_grad_()
         with torch.enable_grad():
             sums = self.sums(x._replace(tensor=inp))
-        total = self.each * self.described.points  # the part of the sums that is here, by the number of all points
+        total = self.each * self.described.points  # the sums here, divided by the number of all points
         return None, torch.autograd.grad(sums, inp, grad.tensor.reshape(sums.shape) / total)[0]
 
     def split(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
-        """Split it into the sums, and how many numbers are in each."""
+        """Split a sum into its sums and the count of numbers in each."""
         beside = int(1 / self.kind.running)
         sums, count = tensor.view(-1, beside + 1).split([beside, 1], 1)
         return sums, count
@@ -187,7 +187,7 @@ class Moments(Averages, kind="moments"):
 
 
 class GroupNorm(RealLayer, kind="group_norm"):
-    """Each number less the mean of its group, by the root of its variance."""
+    """Each number less the mean of its group, divided by the root of the group's variance."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         mean, squares = other.tensor.flatten(1).unflatten(-1, (-1, 1, 2)).unbind(-1)
@@ -200,7 +200,7 @@ class GroupNorm(RealLayer, kind="group_norm"):
 
 
 class Transform(RealLayer, kind="transform"):
-    """The cosine transform along a dim of a grid (DCT-II, as orthonormal)."""
+    """The cosine transform along a dim of a grid (orthonormal DCT-II)."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         dim = 1 + [*self.described.space].index(self.described.along)

@@ -1,8 +1,8 @@
-"""Real layers, a class for each kind: what the ranks compute, the truth that it is compared with, and the loss.
+"""Real layers, a class for each kind: what the ranks compute, the truth to compare it with, and the loss.
 
-A layer takes parts of its tensors, as `Held` says them, and gives the part that follows of them; `whole` is the same
-for one process that has everything, by a function of torch's where `forward` is none. Another kind of layer is another
-subclass of RealLayer: `forward` will do, as torch can differentiate it. Those of grids are in `grids`.
+A layer takes parts of its tensors, as `Held`, and gives the part of its output that follows from them; `whole` does the
+same for one process that has everything, with a function of torch's where `forward` has none. A new kind of layer is a
+new subclass of RealLayer: `forward` is enough, as torch can differentiate it. Layers over grids are in `grids`.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -23,13 +23,13 @@ from lib.values.kinds.kind import LayerKind
 EPS = 1e-5
 """What a norm adds to the mean of the squares."""
 Gradients = tuple[Tensor | None, Tensor | None]
-"""By what a layer takes beside its input, and by its input. None where it is not wanted, or there is none."""
+"""With respect to what a layer takes beside its input, and to its input; None where not wanted or absent."""
 Wanted = tuple[bool, bool]
 Kept = Tensor | None
 
 
 def normal(count: int, generator: Generator) -> Tensor:
-    """Draw numbers of a spread of 1."""
+    """Draw standard normal numbers."""
     return torch.randn(count, generator=generator, dtype=torch.float64)
 
 
@@ -46,7 +46,7 @@ class Held(NamedTuple):
 
     @property
     def rows(self) -> Tensor:
-        """It as a matrix: its last dim across, all others down."""
+        """The tensor as a matrix: its last dim across, all others down."""
         return self.tensor.flatten(0, -2)
 
 
@@ -55,39 +55,39 @@ REAL_LAYERS: dict[str, type[RealLayer]] = {}
 
 
 class RealLayer:
-    """A layer of one kind, which a subclass names. `classes` are the numbers that name the right answer for each row of
-    a batch. What takes nothing beside its input is given that twice.
+    """A layer of one kind, which a subclass names. `classes` gives the number of the right answer for each row of a
+    batch. A layer that takes nothing beside its input is given that twice.
 
-    Where a sum that it gives has something running along, such as a maximum, this stands beside the numbers that it is
-    for, and `merge` and `finish` say what becomes of it.
+    A sum that it gives may carry running values, such as a maximum, beside the numbers that they are for: `merge` and
+    `finish` say what becomes of them.
     """
 
     def __init_subclass__(cls, kind: str = "") -> None:
-        if kind:  # else it is what several kinds have in common
+        if kind:  # else it is a base of several kinds
             REAL_LAYERS[kind] = cls
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
         self.kind, self.described, self.classes = kind, kind.layer, classes
 
     def weight(self, count: int, generator: Generator) -> Tensor:
-        """Draw the numbers of its weight that training starts from."""
+        """Draw the initial numbers of its weight."""
         return normal(count, generator).mul_(1.3 / math.sqrt(self.described.inputs))  # activations keep their size
 
     def data(self, count: int, generator: Generator) -> Tensor:
-        """Draw the numbers of a batch, where it is the first layer."""
+        """Draw the numbers of a batch, where this is the first layer."""
         return normal(count, generator)
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        """Return the part of its output that follows of a part of its input, and of what it takes besides."""
+        """Return the part of its output that follows from a part of its input and of what it takes beside it."""
         raise NotImplementedError
 
     def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
-        """Return the gradients that are wanted. `kept` are the running sums of these rows, where the parts at hand do
-        not say them. Of the weight half alone, `other` has no numbers, only a form."""
+        """Return the wanted gradients. `kept` are the running sums of these rows, where they do not follow from the
+        parts given. For the weight half alone, `other` has no numbers, only a form."""
         return self.differentiated(x, grad, other, wanted)
 
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        """Return the gradients by torch's own differentiation of `forward`: slower, as that is done again."""
+        """Return the gradients by torch's autograd through `forward`: slower, as that runs again."""
         beside, inp = other.tensor.detach(), x.tensor.detach()
         sought = [one.requires_grad_() for one, want in zip((beside, inp), wanted, strict=True) if want]
         with torch.enable_grad():
@@ -98,15 +98,15 @@ class RealLayer:
         return by_other, by_input
 
     def whole(self, x: Held, other: Held) -> Tensor:
-        """Return all of its output, of all that it takes: the truth."""
+        """Return the whole output for whole inputs: the truth."""
         return self.finish(self.forward(x, other))
 
     def merge(self, one: Tensor, other: Tensor) -> Tensor:
-        """Return the sum of two sums with what runs along; all are flat."""
+        """Add two sums with the running values that they carry; all are flat."""
         return one + other
 
     def finish(self, tensor: Tensor) -> Tensor:
-        """Return what a sum with what runs along becomes when it is done."""
+        """Return the final form of a sum that carries running values."""
         return tensor
 
     def loss(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
@@ -114,7 +114,7 @@ class RealLayer:
         return (y - target).square().sum() * (0.5 / rows)
 
     def loss_gradient(self, y: Tensor, target: Tensor, rows: int) -> Tensor:
-        """Return the gradient of the loss by y."""
+        """Return the gradient of the loss with respect to y."""
         return (y - target).mul_(1.0 / rows)
 
 
@@ -135,7 +135,7 @@ class Linear(RealLayer, kind="linear"):
 
 
 class Norm(RealLayer, kind="norm"):
-    """Each row by the root of the mean of its squares, times a gain."""
+    """Each row divided by its root mean square, times a gain."""
 
     def weight(self, count: int, generator: Generator) -> Tensor:
         return normal(count, generator).mul_(0.1).add_(1)
@@ -145,7 +145,7 @@ class Norm(RealLayer, kind="norm"):
 
 
 class LayerNorm(Norm, kind="layer_norm"):
-    """Each row less its mean, by the root of its variance, times a gain."""
+    """Each row less its mean, divided by the root of its variance, times a gain."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         return functional.layer_norm(x.tensor, x.tensor.shape[-1:], other.tensor, eps=EPS)
@@ -162,7 +162,7 @@ class Add(RealLayer, kind="add"):
 
 
 class Embedding(RealLayer, kind="embedding"):
-    """Rows of a table, which the tokens name."""
+    """The rows of a table that the tokens name."""
 
     def weight(self, count: int, generator: Generator) -> Tensor:
         return normal(count, generator)
@@ -207,11 +207,11 @@ class Attention(RealLayer, kind="attention"):
         return torch.cat([total, highest, divides], 1).flatten()
 
     def queries(self, x: Held) -> Tensor:
-        """Return it by batch, head, row, and number in the head."""
+        """Return the input by batch, head, row, and number in the head."""
         return x.tensor.unflatten(-1, (-1, self.unit)).transpose(1, 2)
 
     def keys(self, other: Held) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of each head in the same form, those that several heads share once for each."""
+        """Return the keys and values of each head in the same form, repeated for the heads that share them."""
         if not self.described.kv_heads:
             return self.queries(other), self.queries(other)
         both = other.tensor.unflatten(-1, (-1, 2, self.unit)).transpose(1, 2)
@@ -226,7 +226,7 @@ class Attention(RealLayer, kind="attention"):
 
     def forward(self, x: Held, other: Held) -> Tensor:
         scores = self.scores(x, other)
-        none = scores.new_full((*scores.shape[:-1], 1), -math.inf)  # without keys there is no largest score
+        none = scores.new_full((*scores.shape[:-1], 1), -math.inf)  # no keys, so no largest score
         highest = scores.detach().amax(-1, keepdim=True) if scores.shape[-1] else none
         each = torch.exp(scores - highest.nan_to_num(neginf=0))
         total = each @ self.keys(other)[1]
@@ -296,7 +296,7 @@ class CrossEntropy(RealLayer, kind="cross_entropy"):
 
 
 class _Routed(RealLayer):
-    """A layer of tokens at experts. A formula weighs a token's choices: 1 together, with those that are dropped."""
+    """A layer of tokens at experts. A formula weighs a token's choices, which with the dropped ones sum to 1."""
 
     def __init__(self, kind: LayerKind, classes: Callable[[int], Tensor]) -> None:
         super().__init__(kind, classes)
@@ -310,8 +310,8 @@ class _Routed(RealLayer):
         return weights[chosen.index(expert)] / sum(weights)
 
     def lines(self, x: Held) -> tuple[Tensor, Tensor, Tensor]:
-        """Return of each line of what has the batches, rows and experts of `x` (all experts where it has none): the
-        place of its row among the rows of the batches, that of its expert, and how much that one's result counts."""
+        """Return, for each line of the batches, rows and experts of `x` (all experts where it has none), the place of
+        its row among the rows of the batches, the place of its expert, and how much that expert's result counts."""
         batches, rows = x.parts["batch"], x.parts["rows"]
         experts = x.parts.get("experts", range(self.experts.size))
         here = {row: place for place, row in enumerate(rows)}
@@ -333,7 +333,7 @@ class Dispatch(_Routed, kind="dispatch"):
         return x.rows[self.lines(x)[0]]
 
     def differentiated(self, x: Held, grad: Held, other: Held, wanted: Wanted) -> Gradients:
-        # The sum over the experts that the gradient is of.
+        # The sum over the experts that the gradient comes from.
         return None, torch.zeros_like(x.rows).index_add_(0, self.lines(grad)[0], grad.tensor)
 
 
@@ -349,7 +349,7 @@ class Experts(_Routed, kind="experts"):
 
 
 class Combine(_Routed, kind="combine"):
-    """Each token again: what its experts made of it, as much as each counts."""
+    """Each token again: the weighted sum of its experts' results."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
         (at, _, gates), rows = self.lines(x), len(x.parts["batch"]) * len(x.parts["rows"])

@@ -1,8 +1,8 @@
-"""Calibration: the constants of one's own machine, measured and fitted, as a cluster that `puzzles plan` takes.
+"""Calibration: measure and fit the constants of this machine, as a cluster for `puzzles plan`.
 
-Products of matrices and copies of memory are timed on one device, and all-gathers in a replay over all ranks. The forms
-are the planner's (`lib/plan/resources.py`); the constants make the relative errors least, in closed form. What is not
-measured (attention, interference, the network between hosts) is that of a record that is alike. This imports torch.
+Matrix products and memory copies are timed on one device, and all-gathers in a replay over all ranks. The formulas
+are the planner's (`lib/plan/resources.py`); the constants minimise the relative errors, in closed form. What is not
+measured (attention, interference, the network between hosts) is taken from a similar record. This imports torch.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -27,11 +27,11 @@ from lib.schedules.data_parallel import fully_sharded
 from lib.simulator.simulator import simulate
 
 RATES: Final = {"product": ("flops", "gemm"), "copy": ("hbm", "hbm_share"), "all-gather": ("nvlink", "link_share")}
-"""What is timed, and the fields of a Cluster whose product is its rate: the peak, and the share of it."""
+"""Each kind of work timed, and the two Cluster fields whose product is its rate: the peak and the share of it."""
 WARMUP, ROUNDS, LONG_ENOUGH = 2, 9, 0.1
-"""Steps of a replay that do not count, and those of which the median does; seconds for which other work is repeated."""
+"""Unmeasured steps of a replay, the steps whose median counts, and the seconds for which other work is repeated."""
 Sizes = Mapping[str, Sequence[tuple[int, ...]]]
-"""By what is timed: M, N and K of products, the bytes of copies, and the sides of weights that are gathered."""
+"""By kind of work: M, N and K of products, the bytes of copies, and the sides of gathered weights."""
 SIZES: Final[Mapping[str, Sizes]] = {
     "cuda": {
         "all-gather": [(512,), (1024,), (2048,), (8192,)],
@@ -48,7 +48,7 @@ SIZES: Final[Mapping[str, Sizes]] = {
 
 
 class Timed(NamedTuple):
-    """The median `seconds` of a product of M, N and K, of a copy of so many bytes, or of an all-gather to so many."""
+    """The median `seconds` of a product (`sizes` M, N, K), a copy (bytes) or an all-gather (bytes of its result)."""
 
     kind: str
     sizes: tuple[int, ...]
@@ -56,10 +56,10 @@ class Timed(NamedTuple):
 
 
 def calibrated(like: str | None, ranks: int | None, backend: str | None) -> tuple[Cluster, list[Timed], int]:
-    """Measure the device at hand, a GPU if there is one: return its cluster, what was timed, and by how many ranks.
+    """Measure this machine's GPU, or its CPU without one: return its cluster, the timings and the number of ranks.
 
-    `like` is a cluster's name or file: by default the one that has the GPU's name, else h100, whose data sheet does not
-    count then. `ranks` are by default the GPUs for nccl, and two for gloo. ReplayError where the ranks cannot be
+    `like` is a cluster's name or file: by default the one named after the GPU, else h100, whose data sheet is then
+    ignored. `ranks` defaults to the number of GPUs for nccl and to two for gloo. ReplayError where the ranks cannot be
     started or the times make no sense, ValueError for options that contradict each other.
     """
     on_gpu = torch.cuda.is_available()
@@ -80,7 +80,7 @@ def calibrated(like: str | None, ranks: int | None, backend: str | None) -> tupl
 
 
 def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
-    """Time all-gathers, products and copies. The ranks come first: until it has used CUDA, a process can be forked."""
+    """Time all-gathers, products and copies. The all-gathers come first: a process that has used CUDA cannot fork."""
     timed: list[Timed] = []
     for (side,) in sizes["all-gather"] if ranks > 1 else ():
         result = replay(simulate(fully_sharded(), ranks=ranks, layers=1, batches=ranks), options, hidden=side)
@@ -105,8 +105,8 @@ def measured(options: ReplayOptions, ranks: int, sizes: Sizes) -> list[Timed]:
 def fitted(timed: Sequence[Timed], like: Cluster, ranks: int, *, sheet: bool) -> Cluster:
     """Return the cluster whose constants explain these times best, to four digits. ReplayError where they give no rate.
 
-    What was not timed, as the ring of one rank, is that of `like`. So are the peaks of its data `sheet`, with the share
-    that is reached of each; without a sheet, or beyond it, the peak is what was measured.
+    Constants that were not timed, such as the ring of a single rank, are those of `like`. With its data `sheet` its
+    peaks are kept too, and the share reached is fitted; without a sheet, or above it, the peak is the measured rate.
     """
     constants: dict[str, float] = {}
     for kind, (peak, share) in RATES.items():
@@ -125,15 +125,15 @@ def fitted(timed: Sequence[Timed], like: Cluster, ranks: int, *, sheet: bool) ->
 
 
 def _terms(one: Timed, like: Cluster, ranks: int) -> tuple[float, float]:
-    """Return what the planner's form is linear in: the seconds of the work at a rate of 1, and what is added to them
-    by a `half_size` of 1 (to a product), or by a second for each all-gather."""
+    """Return the two terms of the planner's linear formula: the seconds of the work at a rate of 1, and the seconds
+    added by a `half_size` of 1 (to a product) or by one second for each all-gather."""
     plain = replace(like, **dict.fromkeys(itertools.chain(*RATES.values()), 1.0), half_size=0.0, collective=0.0)
     work = predicted(one, plain, ranks)
     return work, predicted(one, replace(plain, half_size=1.0, collective=2.0), ranks) - work
 
 
 def predicted(one: Timed, cluster: Cluster, ranks: int) -> float:
-    """Return the seconds that the planner expects of what was timed."""
+    """Return the seconds that the planner predicts for the work that was timed."""
     if one.kind == "product":
         m, n, k = one.sizes
         return product(cluster, Plan(1, 1), m, (n, k))
@@ -142,7 +142,7 @@ def predicted(one: Timed, cluster: Cluster, ranks: int) -> float:
 
 
 def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    """Return the factors, neither negative, by which two kinds of work explain their time best: a row is all three."""
+    """Return the two non-negative factors that best explain the times; a row is work, other work and time."""
     a, b, t = zip(*rows, strict=True)
     aa, ab, bb, at, bt = (sum(map(mul, *pair)) for pair in ((a, a), (a, b), (b, b), (a, t), (b, t)))
     determinant = aa * bb - ab * ab
@@ -150,7 +150,7 @@ def least_squares(rows: Sequence[tuple[float, float, float]]) -> tuple[float, fl
         found = (at * bb - bt * ab) / determinant, (bt * aa - at * ab) / determinant
         if min(found) >= 0:
             return found
-    # One of them alone, the one that explains more: what is left is t.t - (x.t)^2 / x.x.
+    # Only one kind, the one that explains more: its residual is t.t - (x.t)^2 / x.x.
     if not bb or at * at / aa > bt * bt / bb * (1 + 1e-9):
         return at / aa, 0.0
     return 0.0, bt / bb

@@ -1,4 +1,4 @@
-"""What a replay can be told: sizes, numbers, transport, how often. Checked when it is made."""
+"""The options of a replay: sizes, numbers, transport, how often. They are checked when made."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lib.trace.event import Event
 from lib.values.kinds.kind import PRICED
 
 Hook = Callable[[int, int, Event, dict[int, Any]], None]
-"""For tests: is called after each event with rank, number of the event, event, and the tensors by value."""
+"""A hook for tests, called after each event with the rank, the event's number, the event and the tensors by value."""
 
 
 class DType(NamedTuple):
-    """A floating-point type: bytes a number, and how far off a replay may be, as a part of the largest entry.
+    """A floating-point type: bytes a number, and how far off a replay may be, relative to the largest entry.
 
     Ordinary training is done in float64, from the same initial numbers rounded to the type. A few thousand summands and
     a handful of layers lie between them: 1e-12 leaves 4 500 eps of float64, and 2e-5 leaves 170 of float32. bfloat16
@@ -29,27 +29,27 @@ class DType(NamedTuple):
 
 DTYPES: Final = {"float64": DType(8, 1e-12), "float32": DType(4, 2e-5), "bfloat16": DType(2, 6e-2)}
 OPTIMIZERS: Final = {"sgd": 1, "adam": 2}
-"""The optimizers, with the numbers that each keeps for one weight. The simulated state is as large as the weight."""
+"""By optimizer, how many numbers it keeps for each weight. The simulated state is as large as the weight."""
 LIBRARIES: Final = ("ddp", "fsdp", "torch-pipelining")
-"""Training steps of torch that a replay can be compared with."""
+"""Torch's own training steps that a replay can be compared with."""
 
 
 def _option(default: Any, help: str, choices: Iterable[str] = (), kind: type = str, **bounds: int) -> Any:
-    """Make an option: its default, what it means, and what it may be; several where the default is a tuple."""
+    """Make an option: its default, its meaning and its allowed values; several where the default is a tuple."""
     allowed = {"choices": tuple(choices), "kind": kind, "several": default == (), "least": None, "most": None}
     return field(default=default, metadata={"help": help, **allowed, **bounds})
 
 
 def _whole(default: int, help: str, least: int = 1, most: int = 10**6) -> Any:
-    """Make an option that is a whole number: what is larger is a slip of the keyboard, or no machine has it."""
+    """Make an option that is a whole number: a larger one is a typing slip, or more than any machine has."""
     return _option(default, help, kind=int, least=least, most=most)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """The options of a replay, as `python -m lib.replay` and `puzzles replay` have them. The step is run once to be
-    compared with ordinary training, then `warmup` times unmeasured, then `steps` times measured; every time from the
-    same initial weights. ValueError where one has a wrong value."""
+    """The options of a replay, as in `python -m lib.replay` and `puzzles replay`. The step runs once for comparison
+    with ordinary training, then `warmup` times unmeasured, then `steps` times measured; always from the same initial
+    weights. ValueError where an option has a wrong value."""
 
     transport: str = _option(
         "gloo",
@@ -99,7 +99,7 @@ class ReplayOptions:
 
     @property
     def moments(self) -> int:
-        """Numbers that the optimizer keeps for each weight."""
+        """How many numbers the optimizer keeps for each weight."""
         return OPTIMIZERS[self.optimizer]
 
     @property

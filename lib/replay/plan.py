@@ -1,7 +1,7 @@
-"""The plan of a replay: everything that every rank has to know before it starts, worked out from the Trace alone.
+"""The plan of a replay: everything that each rank has to know before it starts, worked out from the Trace alone.
 
-So no message has to say what it is, and nothing is negotiated while the ranks run. What the Trace states about its
-values is not believed: they are made anew by `rebuild`.
+So no message has to say what it is, and nothing is negotiated while the ranks run. The Trace's own statements about
+its values are not trusted: `rebuild` makes them anew.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lib.values.values import Activation, Elements, OptState, Value, Weight, Wei
 
 
 class PlannedCollective(NamedTuple):
-    """A collective that takes place: values and events are the members', in their order; `root` is its place."""
+    """A collective that takes place: `brought` and `events` follow the order of `members`; `root` is a place in it."""
 
     row: Collective
     members: tuple[int, ...]
@@ -40,12 +40,12 @@ class PlannedCollective(NamedTuple):
     events: tuple[int, ...]
 
     def sent(self, rank: int, size: Callable[[Sequence[Value]], Elements]) -> Elements:
-        """Return what a member sends by its row, where values have this size together."""
+        """Return the amount that a member sends by its row, with `size` giving the total size of values."""
         return self.row.sent(self.row.brought(self.brought), self.root, size)[self.members.index(rank)]
 
 
 class PlannedMessage(NamedTuple):
-    """A message that is received: from where to where, the values in it, and the event that sends it."""
+    """A message that is received: source and target rank, its values, and the event that sends it."""
 
     source: int
     target: int
@@ -54,9 +54,9 @@ class PlannedMessage(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """A weight of this layer, or these elements of it, which is compared with ordinary training.
+    """Elements of a layer's weight that are compared with ordinary training.
 
-    `values` are ids by what they are: the final weight; or the gradient, weight and state of an update.
+    `values` are ids by role: the final weight; or the gradient, weight and optimizer state of an update.
     """
 
     layer: int
@@ -70,7 +70,7 @@ class RankPlan:
 
     `at_rest` are the values that exist before the step. `frees` has the values that are freed before an event,
     `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are not
-    needed afterwards, `used` the values that are used at all, `softmaxes` outputs whose running sums a backward needs.
+    needed afterwards, `used` the values that any event uses, `softmaxes` outputs whose running sums a backward needs.
     """
 
     program: Program
@@ -85,7 +85,7 @@ class RankPlan:
     softmaxes: dict[int, Activation] = field(default_factory=dict[int, Activation])
 
     def value(self, number: int) -> Value:
-        """Return what the Trace says of a value that is used."""
+        """Return the rebuilt description of a value that is used."""
         value = self.program.values[number]
         assert value is not None, "rebuild made every value that is used"
         return value
@@ -106,7 +106,7 @@ class Plan:
 
 
 def plan_of(trace: Trace, options: ReplayOptions) -> Plan:
-    """Make the plan of a replay. UnfitTrace if the Trace is no correct training step, or would split a number."""
+    """Make the plan of a replay. UnfitTrace if the Trace is not a correct training step, or would split a number."""
     sizes = Sizes.of(trace, options)
     _must_be_a_training_step(trace)
     rebuilt, simulated = trace.rebuilt(), trace.normalised()
@@ -130,7 +130,7 @@ def _must_be_a_training_step(trace: Trace) -> None:
 
 
 def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
-    """UnfitTrace where a tensor would begin or end within a number, or within a head whose softmax is not done."""
+    """Raise UnfitTrace where a tensor would begin or end within a number, or within a head of an unfinished softmax."""
     larger, longer = ("hidden", "length") if trace.descriptions == USUAL else ["the layer's sizes"] * 2
     for value, in_form in _values(trace):
         place = value.place
@@ -152,7 +152,7 @@ def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
 
 
 def _values(trace: Trace) -> list[tuple[Value, bool]]:
-    """Return a value of each place, and whether an event takes it in the form of its dims."""
+    """Return one value for each place, and whether an event takes it in the form of its dims."""
     known: dict[tuple[Place, bool], Value] = {}
     for program in trace.programs:
         in_form = {number for event in program.events if _by_dims(program, event) for number in event.inputs}
@@ -163,7 +163,7 @@ def _values(trace: Trace) -> list[tuple[Value, bool]]:
 
 
 def _by_dims(program: Program, event: Event) -> bool:
-    """Tell whether an event takes tensors by their dims: as layers do, and what cuts a later dim of a weight."""
+    """Tell whether an event takes tensors by their dims, as layers do, or to cut a later dim of a weight."""
     if event.op in OPERATIONS and OPERATIONS[event.op].by_kind:
         return True
     values = [value for value in program.values_of((*event.inputs, *event.outputs)) if value.place.sharded]
@@ -185,7 +185,7 @@ def _plan_collectives(run: Trace, plans: list[RankPlan]) -> None:
 
 
 def _plan_messages(run: Trace, plans: list[RankPlan]) -> dict[int, dict[int, int]]:
-    """Give each rank its messages. Return by rank and send the last event at which it may still be the sender's."""
+    """Give each rank its messages. Return, by rank and send, the last event at which it may still be the sender's."""
     gone_by: dict[int, dict[int, int]] = defaultdict(dict)
     for passage in messages(run):
         source, sent, target, received = passage
@@ -203,7 +203,7 @@ def _plan_messages(run: Trace, plans: list[RankPlan]) -> dict[int, dict[int, int
 
 def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[int]:
     """Note what exists before the step and which inputs may be overwritten; return the event that frees each value."""
-    program, count = plan.program, len(plan.program.values)  # what is never waited for has no id, and is dropped
+    program, count = plan.program, len(plan.program.values)  # outputs never waited for have no id, and are dropped
     born, last = lives.born[:count], lives.last[:count]
     plan.at_rest = {number for number in range(count) if born[number] < 0 <= lives.maker[number]}
     dies = [max(first, final) + 1 for first, final in zip(born, last, strict=True)]
@@ -223,10 +223,10 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
     """Note before which event the sender of each message waits until it has been taken over.
 
     In simulated time a message belongs to its sender until its receive is issued; a process may be far ahead of that.
-    So it waits before the first event, issued later than the receive, that frees or may overwrite what was sent. This
-    is no deadlock: whatever a rank waits for is a call that is issued earlier in simulated time, or at the same time
-    and before it in every order in which the schedule can be walked, and the earliest of all waits for nothing. But
-    waiting for room must not be replayed: it takes no simulated time, so a rank would wait for calls issued later.
+    So it waits before the first event, issued later than the receive, that frees or may overwrite the message. This
+    cannot deadlock: a rank waits only for calls issued earlier in simulated time, or at the same time and before it in
+    every possible order of the schedule, and the earliest call of all waits for nothing. But waiting for room must not
+    be replayed: it takes no simulated time, so a rank would wait for calls issued later.
     """
     events, overwritten = plan.program.events, dict[int, int]()
     for index, number in plan.overwritable:
@@ -237,11 +237,11 @@ def _gone_before(plan: RankPlan, dies: list[int], gone: dict[int, int]) -> None:
         inputs = events[index].inputs
         if inputs and index in plan.messages:
             first = min(min(dies[number], overwritten.get(number, FOREVER)) for number in inputs)
-            # What is still under way at the end is waited for there.
+            # Messages still under way at the end are waited for there.
             plan.gone_before.setdefault(max(last + 1, first), []).append(index)
 
 
-# -- what backward needs that no value has ----------------------------------------------------------------------
+# -- what backward needs and no value has -----------------------------------------------------------------------
 
 
 def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
@@ -269,7 +269,7 @@ def _softmaxes(shape: Shape, rank: int, plan: RankPlan, sizes: Sizes) -> None:
 
 
 def _finishes(value: Value, of: Sequence[Value]) -> bool:
-    """Tell whether a value is a softmax that is done, made of something that was not."""
+    """Tell whether a value is a finished softmax made from an unfinished one."""
     if not value.place.schema.running or value.place.open:
         return False
     here = [one.place for one in of]
@@ -281,7 +281,7 @@ def _finishes(value: Value, of: Sequence[Value]) -> bool:
 
 
 def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None:
-    """Note what of a rank is compared with ordinary training: honest steps of weights, and what it hands in."""
+    """Note what is compared with ordinary training on a rank: honest updates, and the final weights handed in."""
     finals = {id(event) for (at, _), (event, _, _) in rebuilt.finals.items() if at == rank}
     for index, event in enumerate(rebuilt.run.programs[rank].events):
         honest = not any((rank, number) in rebuilt.flaws for number in event.outputs)
@@ -294,7 +294,7 @@ def _compared(rebuilt: Rebuilt, rank: int, plan: RankPlan, sizes: Sizes) -> None
 
 
 def _update(plan: RankPlan, event: Event) -> dict[str, int]:
-    """Name the gradient, new weight and new state of an operation that is the first step of a loaded weight, or {}."""
+    """Return the gradient, new weight and new state of an operation that is a loaded weight's first update, else {}."""
     if event.op in COLLECTIVES or not event.outputs or len(event.inputs) < 2:
         return {}
     values = plan.program.values
@@ -307,7 +307,7 @@ def _update(plan: RankPlan, event: Event) -> dict[str, int]:
 
 
 def describe_event(plan: Plan, rank: int, index: int) -> str:
-    """Say one operation in words: "event 12, all-reduce of layer 1 over ranks 0-3 (ddp.py, line 7: ...)"."""
+    """Describe an operation in words: "event 12, all-reduce of layer 1 over ranks 0-3 (ddp.py, line 7: ...)"."""
     events = plan.rank_plans[rank].program.events
     if not 0 <= index < len(events):
         return "the start" if index < 0 else "the end"
@@ -320,6 +320,6 @@ def describe_event(plan: Plan, rank: int, index: int) -> str:
 
 
 def raised(plan: Plan, rank: int, index: int, error: str) -> RankRaised:
-    """Return the error of a rank on which an operation failed with this one."""
+    """Return the error for a rank on which an operation failed with `error`."""
     operation = describe_event(plan, rank, index)
     return RankRaised(f"rank {rank} failed in {operation}: {error}", rank=rank, operation=operation)

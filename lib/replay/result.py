@@ -1,8 +1,8 @@
-"""What a replay gives: was it right, how long did it take, what did it hold and move; and the same as simulated.
+"""The result of a replay: was it right, how long did it take, what did it hold and move; beside the simulated figures.
 
-It is put together from what the ranks report. The measured Trace has the same events with the times that they really
-took. A measured time unit is the median forward of one batch. A collective starts when its last member has called it, a
-receive when the message was sent. Shown is the step whose whole time is the median, not a mixture.
+It is assembled from the ranks' reports. The measured Trace has the same events with the times that they really took. A
+measured time unit is the median forward of one batch. A collective starts when its last member has called it, a receive
+when the message was sent. The Trace shows the one step whose whole time is the median, not a mixture.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from lib.values.operations import COMMUNICATION, COMPUTE, MESSAGES, OPERATIONS, 
 from lib.values.values import Elements, Value
 
 Times = tuple[list[int], list[int], int, int]
-"""Starts and ends of all events, and of the whole step, in nanoseconds of `time.perf_counter_ns`. -1: never."""
+"""Starts and ends of all events, then of the whole step, in nanoseconds of `time.perf_counter_ns`; -1 for never."""
 Report = dict[str, Any]
-"""What a rank has measured, as plain data."""
+"""A rank's measurements, as plain data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """The distance of a replay from ordinary training in one respect: at worst, on which rank and layer.
+    """The worst deviation of a replay from ordinary training in one respect, with its rank and layer.
 
     `relative` is the largest difference divided by the largest entry of the true tensor. `event` is the number of the
-    operation on that rank, None for what a library computed.
+    operation on that rank, None where a library computed it.
     """
 
     what: str
@@ -48,7 +48,7 @@ class Deviation:
 
     @property
     def ok(self) -> bool:
-        """Tell whether it is within the tolerance (not a number never is)."""
+        """Tell whether it is within the tolerance (NaN never is)."""
         return self.relative <= self.tolerance
 
     def fault(self, who: str = "") -> str:
@@ -71,12 +71,12 @@ class Deviation:
 
 
 Comparison = dict[str, list[Deviation]]
-"""The worst deviations in each respect: those of the replay under "", and of each library that ran beside it."""
+"""The worst deviations in each respect: those of the replay under "", and those of each library beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The times of operations of one kind, simulated and measured: how many, and the median of one, in seconds."""
+    """The operations of one kind: how many, and the median time: simulated in time units, measured in seconds."""
 
     op: str
     count: int
@@ -88,10 +88,10 @@ class Spread:
 class RankFigures:
     """Bytes of one rank. `simulated` and `measured` are the peaks of its memory; `by_event` has both at each event.
 
-    `in_flight` is the most that was held by communication under way alone: messages sent, freed and not yet received,
-    and room for what is to come. `sent` is what its operations send, a collective by its row (a message that is never
-    received is simulated, but not sent). `allocator` is the peak of the GPU's allocator, 0 on the CPU; `wire` is what
-    the system counted on its sockets in a step (Linux, over TCP). It read `examples` in a step, of so many `bytes`.
+    `in_flight` is the peak of what only communication under way held: messages sent, freed and not yet received, and
+    receive buffers. `sent` is what its operations send, a collective as its row says (a message that is never received
+    is simulated, but not sent). `allocator` is the peak of the GPU's allocator, 0 on the CPU; `wire` is what the system
+    counted on its sockets in a step (Linux, over TCP). In a step it reads `examples`, which take `bytes` together.
     """
 
     rank: int
@@ -111,8 +111,8 @@ class RankFigures:
 class LibraryResult:
     """A library's own training step in the same launch: its numbers, its time, and how often it communicated.
 
-    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay. `by` is what
-    of the library ran, where its name does not say it.
+    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay. `by` names the
+    part of the library that ran, where `name` does not.
     """
 
     name: str
@@ -132,8 +132,8 @@ class LibraryResult:
 class ReplayResult:
     """One replay. `simulated` and `measured` are Traces with the same events; `unit` is the seconds of a time unit.
 
-    `errors` has the worst deviation in each respect, `seconds` the time of each measured step, `startup` that until all
-    ranks were ready. Under torchrun every process has the result; `rank` is its own, so that one of them can print it.
+    `errors` has the worst deviation in each respect, `seconds` the time of each measured step, `startup` the seconds
+    until all ranks were ready. Under torchrun every process has the result; with its own `rank`, only one prints it.
     """
 
     simulated: Trace
@@ -150,7 +150,7 @@ class ReplayResult:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Say what is wrong with the numbers; nothing where all is well."""
+        """Say what is wrong with the numbers; empty where all is well."""
         every = [("", self.errors), *((f"{one.name}: ", one.errors) for one in self.libraries)]
         return tuple(error.fault(who) for who, errors in every for error in errors if not error.ok)
 
@@ -165,7 +165,7 @@ class ReplayResult:
         return median(self.seconds)
 
     def ratio(self, library: str) -> float:
-        """Return how many times as long as a library's step the replay's takes: the median over steps run in turns."""
+        """Return the replay's step time over that of a library: the median over steps run in turns."""
         one = next(one for one in self.libraries if one.name == library)
         return median(mine / theirs for mine, theirs in zip(self.seconds, one.seconds, strict=True))
 
@@ -206,7 +206,7 @@ class ReplayResult:
         return lines
 
     def _read(self) -> list[str]:
-        """Return the examples that ranks read, where any does."""
+        """Return a table of the examples read by each rank, where any does."""
         rows = [(f"{one.rank}", f"{one.examples}", f"{one.bytes:,}") for one in self.ranks]
         read = any(one.examples for one in self.ranks)
         return _table([("rank", "examples read", "in bytes"), *rows], "ranks") if read else []
@@ -230,7 +230,7 @@ class ReplayResult:
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        """Return all figures as plain data; of the Traces only their ends (they have a file format of their own)."""
+        """Return all figures as plain data; the Traces, which have a file format of their own, only by their ends."""
         return {
             "ok": self.ok,
             "faults": list(self.faults),
@@ -248,7 +248,7 @@ class ReplayResult:
 
 
 def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> list[str]:
-    """Return the lines of a table, its first column to the left, others to the right. With a noun it may be cut."""
+    """Return the lines of a table, the first column aligned left, the others right. With a noun it may be cut short."""
     shown = rows[: 1 + most] if noun else rows
     widths = [len(max(column, key=len)) for column in zip(*shown, strict=True)]
     lines: list[str] = []
@@ -264,7 +264,7 @@ def _table(rows: Sequence[Sequence[str]], noun: str = "", most: int = 16) -> lis
 def assembled(
     plan: Plan, options: ReplayOptions, reports: Sequence[Report], begun: int, comparison: Comparison
 ) -> ReplayResult:
-    """Put the result together of reports and comparison. `begun` is when ranks began to be started, in nanoseconds."""
+    """Assemble the result from reports and comparison. `begun` is when the start of the ranks began, in nanoseconds."""
     steps = [[report["steps"][n] for report in reports] for n in range(len(reports[0]["steps"]))]
     shared, unit = all(report["shared_clock"] for report in reports), _unit(plan, reports)
     whole = [_whole_step([times[2:] for times in step], shared) for step in steps]
@@ -341,20 +341,20 @@ def _whole_step(spans: Sequence[Sequence[int]], shared: bool) -> int:
 
 
 def _unit(plan: Plan, reports: Sequence[Report]) -> float:
-    """Return the nanoseconds of the median forward of one batch, by work: a part of a weight does a part of it."""
+    """Return the nanoseconds of the median forward of one batch, scaled by work: part of a weight does part of it."""
     found: list[float] = []
     for rank_plan, report in zip(plan.rank_plans, reports, strict=True):
         for i, event in enumerate(rank_plan.program.events):
             if event.op == "forward":
                 inputs = rank_plan.program.values_of(event.inputs)
                 work = OPERATIONS["forward"].work(plan.trace.shape, event.layer, len(event.batches), inputs)
-                if work:  # of no key that a row may see there is none
+                if work:  # none where a row may see none of the keys
                     found += [(ends[i] - starts[i]) / float(work) for starts, ends, _, _ in report["steps"]]
     return max(median(found), 1.0) if found else 1e6
 
 
 def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> list[Program]:
-    """Return the programs of all ranks in one step with measured times, counted from its beginning."""
+    """Return the programs of all ranks in one step, with measured times counted from its beginning."""
     first, scale = min(begun for _, _, begun, _ in times), TICKS / unit
     zeros = [first if shared else begun for _, _, begun, _ in times]
     starts = [[start - zero for start in started] for (started, *_), zero in zip(times, zeros, strict=True)]
@@ -362,7 +362,7 @@ def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> 
     for rank, (rank_plan, (_, ended, _, over), zero) in enumerate(zip(plan.rank_plans, times, zeros, strict=True)):
         events: list[Event] = []
         for index, event in enumerate(rank_plan.program.events):
-            # What was not waited for, and was not seen to end, ended with the step at the latest.
+            # An operation that was neither waited for nor seen to end ended with the step at the latest.
             called, end = starts[rank][index], (over if ended[index] < 0 else ended[index]) - zero
             begun = called
             if (collective := rank_plan.collectives.get(index)) is not None:
@@ -376,8 +376,8 @@ def _programs(plan: Plan, times: Sequence[Times], shared: bool, unit: float) -> 
 
 
 def _spreads(plan: Plan, runs: Sequence[Sequence[Program]], tick: float) -> list[Spread]:
-    """Return medians by operation, over all ranks and steps: what computes, in the order in which it is first done,
-    then what communicates. Of collectives from the moment at which all were there."""
+    """Return medians by operation, over all ranks and steps: computation in the order of its first use, then
+    communication. A collective counts from the moment at which its last member came."""
     simulated: dict[str, list[float]] = {}
     measured: dict[str, list[float]] = {}
     for rank, rank_plan in enumerate(plan.rank_plans):

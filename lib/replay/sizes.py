@@ -1,10 +1,10 @@
-"""How many real numbers each value of a Trace has, and which ones: the sizes of the tensors.
+"""The sizes of the tensors: how many real numbers each value of a Trace has, and which ones.
 
-Every value is a set of elements of the line of its tensor, the last dim fastest: a weight, its gradient and its
-optimizer state on a line of inputs x outputs elements, an activation on one of rows x features a batch. What has only a
-part of a later dim, such as some columns, has a run in each row; of shards of such columns the line is that of the
-columns alone. Of what goes to experts the line has each row at each expert. Ends of parts that fall between two
-elements are rounded down, so shard i of n goes from i x N // n to (i + 1) x N // n.
+Every value is a set of elements on the line of its tensor, the last dim fastest: a weight, its gradient and its
+optimizer state on a line of inputs x outputs elements, an activation on one of rows x features a batch. A value with
+only part of a later dim, such as some columns, has a run in each row; shards of such columns lie on a line of those
+columns alone. The line of values at experts has each row at each expert. Ends of parts that fall within an element
+are rounded down, so shard i of n goes from i x N // n to (i + 1) x N // n.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from lib.values.values import KINDS, Elements, OptState, Value
 
 
 def within(have: RunSet, want: RunSet) -> list[Run]:
-    """Return where in a tensor of the elements `have` the wanted ones lie, which are there."""
+    """Return where the elements `want`, all of them among `have`, lie in a tensor of `have`."""
     before = [*accumulate((after - first for first, after in have.runs), initial=0)]
     found: list[Run] = []
-    for first, after in want.runs:  # no two runs of `have` touch: what is wanted together lies together
+    for first, after in want.runs:  # no two runs of `have` touch, so each wanted run lies in one of them
         at = bisect_right(have.runs, (first, inf)) - 1
         start = before[at] + first - have.runs[at][0]
         found.append((start, start + after - first))
@@ -37,18 +37,18 @@ def within(have: RunSet, want: RunSet) -> list[Run]:
 
 
 def in_order(sets: Sequence[RunSet]) -> bool:
-    """Tell whether tensors of these elements, one after the other, are in the order of the line already."""
+    """Tell whether tensors of these elements, concatenated, are already in the order of the line."""
     return all(one <= other for one, other in pairwise(first for each in sets for first, _ in each.runs))
 
 
 def _elements(part: Part, size: int) -> RunSet:
-    """Return the elements of a part of a dim of so many."""
+    """Return the elements of a part of a dim that has `size` of them."""
     ends = [(int(low * size // part.dim.size), int(high * size // part.dim.size)) for low, high in part.ranges]
     return RunSet(*joined(ends))
 
 
 def _spread(outer: RunSet, inner: RunSet, line: int) -> RunSet:
-    """Return elements of a line whose rows have only `inner` of `line` elements, as those of the line of all."""
+    """Map elements of a line whose rows have only `inner` of `line` elements to the line of whole rows."""
     wide, found = len(inner), list[Run]()
     for low, high in outer.runs:
         for row in range(low // wide, -(-high // wide)):
@@ -61,9 +61,9 @@ def _spread(outer: RunSet, inner: RunSet, line: int) -> RunSet:
 class Sizes:
     """The sizes of one replay.
 
-    `shape` has the layers as large as their tensors are: as they are described, or else as the options say. `moments`
-    numbers of optimizer state go with each weight, side by side, and a maximum and a sum with each part of a softmax
-    that is not done. `scales` are the numbers of a replay for each element that the simulator counts, by kind of value.
+    `shape` has the layers at the sizes of their real tensors: as described, or else as the options say. Each weight
+    has `moments` numbers of optimizer state, side by side; each part of an unfinished softmax has a maximum and a sum.
+    `scales` are the real numbers for each element that the simulator counts, by kind of value.
     """
 
     def __init__(self, shape: Shape, moments: int = 1, bytes: int = 8, simulated: Shape | None = None) -> None:
@@ -78,7 +78,7 @@ class Sizes:
 
     @classmethod
     def of(cls, trace: Trace, options: ReplayOptions) -> Sizes:
-        """Return the sizes of a replay. UnfitTrace where the options say others than the Trace."""
+        """Return the sizes of a replay. UnfitTrace where the options set sizes that the Trace already has."""
         shape = trace.shape
         if trace.descriptions == USUAL:
             layer = Layer(PRICED.kind, options.hidden, options.hidden, options.length)
@@ -89,7 +89,7 @@ class Sizes:
 
     @property
     def output_points(self) -> int:
-        """Rows of one batch after the last layer, or points where they are a grid."""
+        """Rows, or points of a grid, of one batch after the last layer."""
         return prod(dim.size for role, dim in self.shape.kinds[-1].gives.items() if role in SPACE)
 
     @property
@@ -109,7 +109,7 @@ class Sizes:
         return prod(dim.size for dim in schema.spaces[1 : schema.ndim])
 
     def dims(self, value: Value) -> Sequence[Dim]:
-        """Return the dims of a value's tensor and then its sums, as large as they are."""
+        """Return the dims of a value's tensor, then its sums, at their real sizes."""
         schema = self.shape.schema_of(value.tensor, value.layer)
         assert schema is not None, "a layer that has no weight has no value of one"
         return schema.spaces
@@ -144,8 +144,8 @@ class Sizes:
         return found
 
     def uneven(self, value: Value, first: bool = False) -> tuple[Part, int] | None:
-        """Return the first part of a dim, or a sum, that does not end between two elements, and how large that dim is.
-        Of a weight the `first` may be any: its line is cut."""
+        """Return the first part of a dim, or a sum, that ends within an element, and the size of that dim. The first
+        dim of a weight counts only with `first`: otherwise its line may be cut anywhere."""
         parts = zip(value.place.parts, self.dims(value), strict=True)
         for part, dim in [*parts][value.place.sharded and not first :]:
             if any(end * dim.size % part.dim.size for ends in part.ranges for end in ends):
@@ -153,14 +153,14 @@ class Sizes:
         return None
 
     def width(self, value: Value) -> Elements:
-        """Return the numbers that are kept for each element of the line."""
+        """Return how many numbers are kept for each element of the line."""
         place = value.place
         return self.moments if isinstance(value, OptState) else 1 + place.schema.running if place.open else 1
 
     def numel(self, value: Value) -> int:
-        """Return the numbers in a value's tensor."""
+        """Return how many numbers a value's tensor has."""
         return int(len(self.elements(value)) * self.width(value))
 
     def simulated(self, values: Sequence[Value]) -> Elements:
-        """Return the elements of some values together as the simulator counts them, at these sizes."""
+        """Return the total elements of some values, as the simulator counts them, at these sizes."""
         return sum((value.elements() * self.scales[value.kind] for value in values), Fraction(0))

@@ -1,9 +1,9 @@
-"""What training starts from, what an optimizer makes of it, and the truth: one process trains on the whole batch, with
-autograd and torch's own optimizer, in float64 and from the same initial numbers: so deviations are the replay's own.
+"""The initial numbers, an optimizer's step, and the truth: one process trains on the whole batch, with autograd and
+torch's own optimizer, in float64 and from the same initial numbers, so that all deviations are the replay's own.
 
-SGD with momentum keeps one number a weight: the simulated optimizer state exactly. Adam keeps two, side by side, so its
-state takes twice the memory that the simulator shows. A replay starts in the middle of training: states are not zero,
-and Adam has made AGE steps, so that a wrong gradient is seen (whose scale hardly matters in the first step of Adam).
+SGD with momentum keeps one number a weight, exactly the simulated optimizer state. Adam keeps two, side by side, so its
+state takes twice the memory that the simulator shows. A replay starts in mid-training: states are not zero, and Adam
+has made AGE steps, so that a wrong gradient shows (its scale hardly matters in Adam's first step).
 """
 # pyright: basic, reportMissingImports=false
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from lib.replay import UnfitTrace, grids  # noqa: F401 # its layers enter themselves in REAL_LAYERS
+from lib.replay import UnfitTrace, grids  # noqa: F401 # its layers register themselves in REAL_LAYERS
 from lib.replay.layers import REAL_LAYERS, Held, normal
 from lib.replay.options import ReplayOptions
 from lib.replay.plan import Plan
@@ -35,7 +35,7 @@ WHATS = ("gradient", "weight", "optimizer state", "final weight", "replicas")
 
 
 class Kept(NamedTuple):
-    """What a rank keeps to be compared: one of WHATS, flat, on the CPU. `event` made it, or a library: None."""
+    """A tensor a rank keeps for comparison: one of WHATS, flat, on the CPU. `event` made it; None for a library."""
 
     what: str
     layer: int
@@ -45,7 +45,7 @@ class Kept(NamedTuple):
 
 
 def select(flat: Tensor, have: RunSet, want: RunSet, width: Elements = 1) -> Tensor:
-    """Take the elements `want` of a flat tensor that has the elements `have`. A view where they lie side by side."""
+    """Take the elements `want` of a flat tensor of the elements `have`: a view where they are contiguous."""
     if have == want:
         return flat
     parts = [flat[int(low * width) : int(high * width)] for low, high in within(have, want)]
@@ -53,7 +53,7 @@ def select(flat: Tensor, have: RunSet, want: RunSet, width: Elements = 1) -> Ten
 
 
 def join(parts: Sequence[tuple[Tensor, RunSet]], width: Elements = 1) -> Tensor:
-    """Put flat tensors of disjoint elements together as a new one, in the order of the line."""
+    """Join flat tensors of disjoint elements into a new one, in the order of the line."""
     pieces: list[tuple[int, Tensor]] = []
     for flat, elements in parts:
         sizes = [int((after - first) * width) for first, after in elements.runs]
@@ -63,11 +63,11 @@ def join(parts: Sequence[tuple[Tensor, RunSet]], width: Elements = 1) -> Tensor:
 
 
 class InitialNumbers:
-    """Weights, optimizer states, data, targets and the classes of rows, by layer or by batch, as the real layers say.
+    """Weights, optimizer states, data, targets and classes of rows, by layer or by batch, as the real layers draw them.
 
-    All are seeded, so that each rank makes what it needs, and drawn in float64 and rounded: all types start from the
-    same. With `share` whole tensors are kept once they are made, for ranks that are forked later; without, only the
-    parts of weights that are asked for. Batches of padding are zeros, whose loss has no gradient.
+    All are seeded, so that each rank can make what it needs, and drawn in float64, then rounded: all types start alike.
+    With `share`, whole tensors are kept once made, for ranks forked later; without it, only data, targets and the parts
+    of weights and states asked for. Padding batches are zeros, and their loss has no gradient.
     """
 
     def __init__(self, sizes: Sizes, dtype: torch.dtype, seed: int = 0, share: bool = True) -> None:
@@ -80,13 +80,13 @@ class InitialNumbers:
         self._parts: dict[tuple[str, int, RunSet], Tensor] = {}
 
     def make_all(self) -> None:
-        """Make all of them, in the memory that ranks will share which are forked from here."""
+        """Make all but the classes, in memory that the ranks forked from here will share."""
         batches = range(self.sizes.shape.items)
         for kind, number in (*product(KINDS[:2], self.sizes.weighted), *product(KINDS[2:4], batches)):
             self(kind, number)
 
     def __call__(self, kind: str, index: int) -> Tensor:
-        """Return one whole tensor, flat, on the CPU. Not to be written to."""
+        """Return one whole tensor, flat, on the CPU. Do not write to it."""
         if (kept := self._kept.get((kind, index))) is not None:
             return kept
         made = self._make(kind, index)
@@ -104,13 +104,13 @@ class InitialNumbers:
         return part.clone()
 
     def rows(self, kind: str, batches: Sequence[int]) -> Tensor:
-        """Return a copy of the data or targets of some batches, one under the other, as a matrix."""
+        """Return a copy of the data or targets of some batches, stacked into one matrix."""
         edge = self.sizes.shape.activations[-1 if kind == "target" else 0]
         features = edge.spaces[edge.ndim - 1].size
         return torch.cat([self(kind, batch) for batch in batches]).view(-1, features)
 
     def matrix(self, layer: int) -> Tensor:
-        """Return the weight of a layer in the form of its dims. Not to be written to."""
+        """Return the weight of a layer in the form of its dims. Do not write to it."""
         schema = self.sizes.shape.kinds[layer].weight
         assert schema is not None, "a layer that has no weight is not asked for it"
         return self("weight", layer).view([dim.size for dim in schema.spaces])
@@ -125,7 +125,7 @@ class InitialNumbers:
                 return torch.randint(2**30, (sizes.output_points,), generator=generator)  # of any vocabulary
             case "weight":
                 made = self.layers[index].weight(sizes.weight(index), generator)
-            case "state":  # not zero, so that one that gets lost or mixed up shows; second moments are squares
+            case "state":  # not zero, so that a lost or mixed-up one shows; second moments are squares
                 made = normal(sizes.weight(index) * sizes.moments, generator)
                 made.view(-1, sizes.moments)[:, 1:].square_()
             case "data":
@@ -136,9 +136,9 @@ class InitialNumbers:
 
 
 def step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Tensor]) -> None:
-    """Make one step of optimizer `name`, written over the weights and the states (Adam's moments lie side by side).
+    """Make one step of optimizer `name`, in place on weights and states (Adam's moments lie side by side).
 
-    By the functions of torch.optim: its classes import torch's compiler first, which takes longer than most replays.
+    Uses torch.optim's functions: its classes first import torch's compiler, which takes longer than most replays.
     """
     told: dict[str, Any] = {"lr": RATE, "weight_decay": 0.0, "maximize": False, "foreach": False}
     if name == "sgd":
@@ -153,7 +153,7 @@ def step(name: str, grads: list[Tensor], weights: list[Tensor], states: list[Ten
 
 
 def undivided(initial: InitialNumbers, weights: Mapping[int, Tensor], batches: Sequence[int]) -> list[Tensor]:
-    """Return the activations of some batches as one process works them out: the data, then what each layer gives."""
+    """Return the activations of some batches as one process computes them: the data, then the output of each layer."""
     shape, found = initial.sizes.shape, [initial.rows("data", batches).double()]
 
     def held(tensor: Tensor, schema: Schema) -> Held:
@@ -188,7 +188,7 @@ def _train(plan: Plan, options: ReplayOptions, initial: InitialNumbers) -> dict[
 def compared(
     plan: Plan, options: ReplayOptions, initial: InitialNumbers, kept: Sequence[Mapping[str, Sequence[Kept]]]
 ) -> Comparison:
-    """Return how far the replay (""), and each library, was from ordinary training, by what each rank has kept."""
+    """Return how far the replay ("") and each library deviate from ordinary training, by what each rank has kept."""
     names = ("", *options.against)
     if not options.verify:
         return {name: [] for name in names}
@@ -213,7 +213,7 @@ def compared(
 
 
 def _worst(deviations: Sequence[Deviation]) -> list[Deviation]:
-    """Return the worst in each respect. Not a number is worse than any."""
+    """Return the worst deviation in each respect; NaN is worse than any number."""
     each = ([one for one in deviations if one.what == what] for what in WHATS)
     return [max(some, key=lambda one: math.inf if math.isnan(one.relative) else one.relative) for some in each if some]
 

@@ -1,8 +1,8 @@
-"""Starts the ranks in processes of this machine, watches them, and leaves nothing behind whatever happens.
+"""Starts the ranks as processes on this machine, watches them, and leaves nothing behind whatever happens.
 
-Ranks are forked, and share memory with their parent: 16 are ready in half a second. Each has a pipe, over which its
-report comes home and whose end says that it is gone. A rank whose parent is gone ends too.
-Where forking is unsafe (CUDA or torch.distributed are already in use here, or macOS) a fresh Python forks them for us.
+Ranks are forked, and share memory with their parent: 16 are ready in half a second. Each has a pipe that brings its
+report home, and whose end shows that the rank is gone. A rank whose parent is gone ends too.
+Where forking is unsafe (CUDA or torch.distributed is already in use here, or macOS), a fresh Python forks them for us.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -43,25 +43,25 @@ from lib.replay.rank.run import FINISHED, STARTING, WAITING, device_of, meet, pl
 from lib.trace.json_format import decode, encode
 
 LEFT = 3.0
-"""Timeouts of torch.distributed are this much longer than ours, so that it is we who say what happened."""
+"""Timeouts of torch.distributed are this many times as long as ours, so that we are the first to say what happened."""
 GRACE = 1.0
-"""Seconds that others have to say what they saw, once one rank has failed."""
+"""Seconds that the other ranks have to report, once one rank has failed."""
 GOODBYE = 5.0
 """Seconds for a rank to end after it has reported."""
 
 
 def forked(job: Job) -> list[Report]:
-    """Run all ranks as processes: return their reports."""
+    """Run all ranks as processes and return their reports. ReplayError where they cannot be started, or one fails."""
     if not hasattr(os, "fork"):
         raise ReplayError(f"{sys.platform} cannot fork the ranks: use transport='local', or torchrun")
-    device_of(job.options, job.plan.ranks - 1)  # WrongWorld while it is still one process that says so
+    device_of(job.options, job.plan.ranks - 1)  # raises WrongWorld while there is still only one process
     return _fork_ranks(job) if fork_is_safe() else _in_fresh_python(job)
 
 
 def fork_is_safe() -> bool:
-    """Tell whether this process can be forked, and its children use torch.distributed. They can use no GPU, and no
-    autograd either, once CUDA's driver is initialised: torch's first backward does that where there is a GPU, on the
-    CPU too, and `torch.cuda.is_initialized` does not say so."""
+    """Tell whether this process can be forked and its children can use torch.distributed. They can use neither a GPU
+    nor autograd once CUDA's driver is initialised: where there is a GPU, torch's first backward does that even on the
+    CPU, and `torch.cuda.is_initialized` does not say so."""
     if sys.platform != "linux" or dist.is_initialized():
         return False
     try:
@@ -73,8 +73,8 @@ def fork_is_safe() -> bool:
 
 
 class SharedState:
-    """Memory that forked ranks share with their parent, so that a rank that dies has still said where it was: its
-    state, the number of its event (-1 before the first) and how often it moved."""
+    """Memory that forked ranks share with their parent, so that even a dead rank has told where it was: its state, the
+    number of its event (-1 before the first) and how often it moved."""
 
     def __init__(self, ranks: int) -> None:
         words = memoryview(mmap.mmap(-1, 3 * 8 * ranks)).cast("q")
@@ -83,7 +83,7 @@ class SharedState:
             self.say(rank, STARTING, -1)
 
     def say(self, rank: int, state: int, event: int) -> None:
-        """Note what a rank does."""
+        """Note the state and the event of a rank."""
         self.states[rank], self.events[rank] = state, event
         self.moves[rank] += 1
 
@@ -97,7 +97,7 @@ class Child(NamedTuple):
 
 
 def _fork_ranks(job: Job) -> list[Report]:
-    """Fork all ranks, and wait for their reports."""
+    """Fork all ranks, and return their reports."""
     state, folder = SharedState(job.plan.ranks), Path(tempfile.mkdtemp(prefix="puzzles-replay-"))
     context = cast(Any, multiprocessing.get_context("fork"))
     children: list[Child] = []
@@ -108,7 +108,7 @@ def _fork_ranks(job: Job) -> list[Report]:
             code = 70
             try:
                 outcome = outcome_of(rank)
-                away.send_bytes(pickle.dumps(outcome))  # `send` of torch sends no numbers, but where they are
+                away.send_bytes(pickle.dumps(outcome))  # under torch, `send` would send only the address of tensors
                 code = int("error" in outcome)
                 with contextlib.suppress(Exception):
                     if not code:
@@ -138,18 +138,18 @@ def _fork_ranks(job: Job) -> list[Report]:
             children.append(child)
 
         def all_are_ready() -> None:
-            # Everything is open by now, so nothing is left even if we are killed. (Nccl and libraries need the store.)
+            # All files are open by now, so nothing is left even if we are killed. (Nccl and libraries need the store.)
             if job.options.transport == "gloo" and not job.options.against:
                 shutil.rmtree(folder, ignore_errors=True)
 
         return _watch(job, state, children, all_are_ready)
     finally:
-        for _, process, pipe in children:  # whatever it was doing
+        for _, process, pipe in children:  # whatever they were doing
             pipe.close()
             if process.exitcode is None:
                 process.kill()
             process.join(GOODBYE)
-            with contextlib.suppress(ValueError):  # it is not gone even now
+            with contextlib.suppress(ValueError):  # it is still not gone
                 process.close()
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -159,7 +159,7 @@ def _cut_ties() -> None:
     signal.set_wakeup_fd(-1)
     for name in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
         signal.signal(name, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's affair
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent to handle
     gc.freeze()
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for number in (1, 2):
@@ -169,20 +169,20 @@ def _cut_ties() -> None:
         os.environ["GLOO_SOCKET_IFNAME"] = interface
 
     def follow() -> None:
-        cast(Any, multiprocessing.parent_process()).join()  # ranks that were forked later have to end before
+        cast(Any, multiprocessing.parent_process()).join()  # ranks that were forked later have to end first
         os._exit(75)
 
     threading.Thread(target=follow, daemon=True).start()
 
 
 def _is_echo(error: BaseException) -> bool:
-    """Tell whether an error comes from torch.distributed, so that it may be that of another rank."""
+    """Tell whether an error comes from torch.distributed, so that another rank may have caused it."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(frame.f_globals.get("__name__") == transport.__name__ for frame in frames)
 
 
 def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Callable[[], None]) -> list[Report]:
-    """Return the reports of all ranks; `ready` is called once all have begun. ReplayError: who failed, and in what."""
+    """Return the reports of all ranks; `ready` is called once all have begun. ReplayError names the one that failed."""
     timeout, left = job.options.timeout, {child.pipe: child for child in children}
     outcomes: dict[int, dict[str, Any]] = {}
     moves, moved = state.moves.tolist(), time.monotonic()
@@ -190,7 +190,7 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
     while left and (now := time.monotonic()) < deadline:
         for pipe in wait(left, min(timeout / 4, 1.0 if told else 0.05, deadline - now)):
             child = left.pop(cast(Connection, pipe))
-            with contextlib.suppress(EOFError, OSError):  # it is gone without a word
+            with contextlib.suppress(EOFError, OSError):  # it is gone without a report
                 outcomes[child.rank] = pickle.loads(child.pipe.recv_bytes())
             if "report" not in outcomes.get(child.rank, {}):
                 deadline = min(deadline, time.monotonic() + GRACE)
@@ -201,7 +201,7 @@ def _watch(job: Job, state: SharedState, children: Sequence[Child], ready: Calla
             moves, moved = state.moves.tolist(), time.monotonic()
         elif time.monotonic() - moved > timeout:
             raise _stalled(job, state)
-    # To blame is one that is gone, or one whose own operation failed, and only then one that waited for them.
+    # Blame first a rank that is gone, then one whose own operation failed, and only then one that waited for these.
     if gone := [child for child in children if child.rank not in outcomes and child.pipe not in left]:
         raise _died(job, state, gone[0])
     if failed := [outcome for outcome in outcomes.values() if "error" in outcome]:
@@ -223,7 +223,7 @@ def _died(job: Job, state: SharedState, child: Child) -> RankDied:
 
 
 def _stalled(job: Job, state: SharedState) -> RankStalled:
-    """Return the error for a standstill. To blame is a rank that does not wait for others, if there is one."""
+    """Return the error for a standstill. It blames a rank that does not wait for others, if there is one."""
     plan, left = job.plan, [rank for rank in range(job.plan.ranks) if state.states[rank] != FINISHED]
     rank, *others = blamed = [rank for rank in left if state.states[rank] != WAITING] or left or [0]
     operation = describe_event(plan, rank, state.events[rank])
@@ -241,7 +241,7 @@ def _stalled(job: Job, state: SharedState) -> RankStalled:
 
 
 def _in_fresh_python(job: Job) -> list[Report]:
-    """Let a fresh Python fork the ranks. What it gives back is pickled, as it is ours as much as we are."""
+    """Let a fresh Python fork the ranks. Its answer is pickled: it runs our own code, so it can be trusted."""
     if job.hook is not None:
         raise ValueError("a hook cannot follow into another Python")
     environment = child_environment(path or os.getcwd() for path in sys.path)
@@ -274,7 +274,7 @@ def fork_for_parent() -> None:
     os.dup2(2, 1)
 
     def follow() -> None:
-        os.read(0, 1)  # not by sys.stdin, whose lock a child would inherit that closes it
+        os.read(0, 1)  # not sys.stdin, whose lock a child that closes it would inherit
         os.kill(os.getpid(), signal.SIGINT)  # so that nothing is left behind
 
     threading.Thread(target=follow, daemon=True).start()

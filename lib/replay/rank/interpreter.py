@@ -1,8 +1,8 @@
 """The interpreter: walks one rank's events with real tensors, from the rank's start to its report.
 
-It is a generator that yields a handle whenever the Trace waits: who drives it decides what waiting means. A rank does
-the step once to be compared, then unmeasured, then measured: an operation that waits for others is timed from the call
-to the moment at which the rank goes on; one in the background ends when that is noticed, at its wait, or at the first
+It is a generator that yields a handle whenever the Trace waits: its driver decides what waiting means. A rank does the
+step once for comparison, then unmeasured, then measured: an operation that waits for others is timed from the call to
+the moment at which the rank goes on; one in the background ends when that is noticed, at its wait, or at the first
 operation before which it was found to be over.
 """
 # pyright: basic, reportMissingImports=false
@@ -44,16 +44,16 @@ class Job:
         if options.against:
             from lib.replay.rank.libraries import prepare  # here and not above: it imports much of torch
 
-            prepare(plan, options.against)  # once, and not in each of the ranks that are forked
+            prepare(plan, options.against)  # once, not in each forked rank
         return cls(plan, options, InitialNumbers(plan.sizes, getattr(torch, options.dtype), options.seed, share), hook)
 
 
 @dataclass
 class RankContext:
-    """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` are those of all batches.
+    """The state that all steps of a rank share. `mine` is the plan of this rank, `rows` counts those of all batches.
 
-    `softmaxes` are those that this step has finished, by activation, before their numbers were divided; `targets` are
-    those of the outputs that a loss was taken of. `now` is the number of the event, and `moved` is told it.
+    `softmaxes` has those that this step has finished, by activation, before their numbers were divided; `targets` has
+    those of the outputs of which a loss was taken. `now` is the number of the current event, passed on to `moved`.
     """
 
     job: Job
@@ -71,7 +71,7 @@ class RankContext:
         self.rows = self.plan.trace.batches * self.sizes.output_points
 
     def now_in(self, index: int) -> None:
-        """Note the event that the rank comes to."""
+        """Note the event that the rank has reached."""
         self.now = index
         self.moved(index)
 
@@ -84,8 +84,8 @@ class RankContext:
 
 
 class Clock:
-    """A clock for one step of one rank, which marks the start and the end of each event: by the monotonic clock that
-    all processes of a machine share, or on a GPU by events in its stream, which tell when work was really done."""
+    """A clock for one step of one rank, which marks the start and the end of each event: with the monotonic clock that
+    all processes of a machine share, or on a GPU with events in its stream, which tell when work was really done."""
 
     def __init__(self, events: int, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
@@ -106,7 +106,7 @@ class Clock:
         self.begun, self.base = time.perf_counter_ns(), self.mark()
 
     def stop(self) -> Times:
-        """End the step, once the device is done, and say when everything was."""
+        """End the step, once the device is done, and return all times."""
         if self.on_gpu:
             torch.cuda.synchronize()
         over = time.perf_counter_ns()
@@ -119,7 +119,7 @@ class Clock:
 
 
 class Interpreter:
-    """One step of one rank. With `record` it also notes its memory, and keeps what is to be compared."""
+    """One step of one rank. With `record` it also notes its memory, and keeps the numbers to compare."""
 
     def __init__(self, context: RankContext, record: bool = False) -> None:
         self.context, self.plan, self.record = context, context.mine, record
@@ -133,7 +133,7 @@ class Interpreter:
         self.kept: list[Kept] = []
         self.now = -1
         context.softmaxes.clear()
-        # What will be loaded is made before the step. What is at rest counts from then on, the rest when it is used.
+        # Loaded values are made before the step. Those at rest count from then on, the others from their use.
         for index, event in enumerate(events):
             if event.op in PREPARED:
                 self.prepared.update(zip(event.outputs, PREPARED[event.op](self._call(index, event), ()), strict=True))
@@ -141,12 +141,12 @@ class Interpreter:
             self.tensors[number] = self.prepared.pop(number).to(context.device)
 
     def run(self) -> Iterator[Handle]:
-        """Do the whole program. Yields what it has to wait for."""
+        """Run the whole program. Yields the handles that it has to wait for."""
         context, clock, hook = self.context, self.clock, self.context.job.hook
         events = self.plan.program.events
         for index, event in enumerate(events):
             context.now_in(index)
-            # By the simulated time of an event the messages that the Trace has freed have to be gone.
+            # Messages that the Trace has freed by the simulated time of an event have to be gone.
             yield from self._until_over(sent for sent in self.plan.gone_before.get(index, ()) if sent in self.under_way)
             if event.issued > self.now:
                 self._note()
@@ -178,7 +178,7 @@ class Interpreter:
     def _settle(self, index: int) -> Iterator[Handle]:
         """Wait for communication `index`, and take what it brought. A sender does not wait for its receiver."""
         work = self.under_way.get(index)
-        if work is None:  # a message that arrived long ago
+        if work is None:  # a message that arrived earlier
             return
         if work.is_send:
             self._notice(index, work)
@@ -205,7 +205,7 @@ class Interpreter:
             work.noticed = True
 
     def _sample(self, index: int) -> None:
-        """Take the memory at an event: bytes of values, and of buffers besides, by communication and where they lie."""
+        """Sample the memory at an event: bytes of values, and of further buffers, by communication and by address."""
         values = _storages(self.tensors.values())
         flying = {
             number: {where: size for where, size in _storages(work.buffers).items() if where not in values}
@@ -214,10 +214,10 @@ class Interpreter:
         self.samples.append((index, sum(values.values()), flying))
 
     def _note(self) -> None:
-        """Note the memory of the instant that is over, without the messages that are gone by now.
+        """Note the memory of the instant just over, without the messages that are gone by now.
 
-        A message leaves its sender at the instant of its receive, and what ranks do at the same simulated time they do
-        one after the other.
+        A message leaves its sender at the instant of its receive, and ranks do one after the other what they do at the
+        same simulated time.
         """
         events = self.plan.program.events
         for index, values, flying in self.samples:
@@ -240,14 +240,14 @@ class Interpreter:
         compared, sizes = self.plan.compared.get(index), self.context.sizes
         if self.record and self.context.options.verify and compared is not None:
             layer, elements, values = compared
-            for what, number in values.items():  # of a larger gradient the part that was used
+            for what, number in values.items():  # only the used part of a larger gradient
                 value = self.plan.value(number)
                 part = select(self.tensors[number], sizes.elements(value), elements, sizes.width(value))
                 self.kept.append(Kept(what, layer, elements, index, part.to("cpu", copy=True)))
 
 
 def _storages(tensors: Iterable[Tensor]) -> dict[int, int]:
-    """Return the bytes of the memory of some tensors, by where it lies."""
+    """Return the bytes of the memory of some tensors, by its address."""
     storages = (tensor.untyped_storage() for tensor in tensors)
     return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
@@ -261,9 +261,9 @@ def _wait(handle: Handle) -> Iterator[Handle]:
 
 
 def steps(context: RankContext, report: Report) -> Iterator[Handle]:
-    """Do all that a rank does, as a generator of what it waits for. Fills `report`.
+    """Do all steps of a rank, as a generator of the handles that it waits for. Fills `report`.
 
-    Libraries to compare with are run step by step in turns with the replay, so that both meet the same machine.
+    Libraries to compare with take turns with the replay, step by step, so that both meet the same load on the machine.
     """
     barrier, options = context.transport.barrier, context.options
     yield from _wait(barrier())
@@ -281,7 +281,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
             report["libraries"][one.name] = {"counts": counts, "by": one.by, "steps": []}
     report["steps"] = []
     for number in range(options.warmup + options.steps):
-        turns = [*libraries, None]  # None is the replay; the last comes first in the next round
+        turns = [*libraries, None]  # None is the replay; every other round is reversed
         for library in turns if number % 2 == 0 else reversed(turns):
             if library is None:
                 interpreter = Interpreter(context)
@@ -299,7 +299,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
 
 
 def _recorded_step(context: RankContext, report: Report) -> Iterator[Handle]:
-    """Do the step whose numbers are kept to be compared, with what it holds and sends."""
+    """Do the step whose numbers are kept for comparison, noting what it holds and sends."""
     on_gpu = context.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()

@@ -1,9 +1,9 @@
 """Kernels: what each operation of a rank does with real tensors, one row each, for all transports.
 
-A kernel is told of its call and given the tensors of its inputs, and gives those of its outputs; that of a collective
-starts it, and says what gives them. All tensors are flat, of the elements that `Call.elements` says. What is not used
-again may be overwritten (`Call.own`), which is what the simulator's memory means. Buffers of a collective have exactly
-the size that the simulator counts, wherever the members' parts are equal.
+A kernel takes its call and the tensors of its inputs, and returns those of its outputs; a collective's kernel starts
+it, and returns what will give them. All tensors are flat, of the elements `Call.elements`. What is not used again may
+be overwritten (`Call.own`), as the simulator's memory assumes. The buffers of a collective have exactly the size that
+the simulator counts, wherever the members' parts are equal.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Call:
     """One operation of a rank, as its kernel sees it. Inputs and outputs are numbered as in the Trace, from 0.
 
-    `tensors` are those of the rank, by the id of their value. All are flat: see `sizes`.
+    `tensors` are those of the rank, by value id. All are flat: see `sizes`.
     """
 
     context: RankContext
@@ -51,16 +51,16 @@ class Call:
         self.elements, self.numel, self.empty = sizes.elements, sizes.numel, self.context.empty
 
     def input(self, place: int) -> Value:
-        """Return what the Trace says of an input."""
+        """Return the planned value of an input."""
         return self.plan.value(self.event.inputs[place])
 
     def output(self, place: int) -> Value:
-        """Return what the Trace says of an output."""
+        """Return the planned value of an output."""
         return self.plan.value(self.event.outputs[place])
 
     @property
     def layer(self) -> RealLayer:
-        """The layer that it is a call of."""
+        """The layer called."""
         return self.context.initial.layers[self.event.layer or 0]
 
     def held(self, place: int) -> Held:
@@ -68,7 +68,7 @@ class Call:
         return self.form(self.input(place), self.tensors[self.event.inputs[place]])
 
     def form(self, value: Value, flat: Tensor) -> Held:
-        """Return a value in the form of its dims, or tokens at experts as a matrix. One number may stand for all."""
+        """Return a value in the form of its dims, or tokens at experts as a matrix. A scalar is expanded."""
         parts = self.context.sizes.parts(value)
         sizes = [*map(len, parts.values())]
         if value.place.schema.route is not None:
@@ -76,7 +76,7 @@ class Call:
         return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts)
 
     def made(self, place: int, tensor: Tensor) -> Tensor:
-        """Return an output, of numbers that were worked out: flat, in memory of its own, and finished if it is done."""
+        """Return an output with these numbers: flat, in memory of its own, and finished where its sum is complete."""
         value, flat = self.output(place), tensor.reshape(-1)
         if value.place.schema.running and not value.place.open and flat.numel() != self.numel(value):
             if any(value.layer == needed.layer for needed in self.plan.softmaxes.values()):
@@ -85,7 +85,7 @@ class Call:
         return flat if flat.untyped_storage().nbytes() == flat.nbytes else flat.clone()
 
     def sum(self, place: int, values: Sequence[Value], tensors: Sequence[Tensor]) -> Tensor:
-        """Return an output that is the sum of these values. Some may be nothing, some may have a softmax running."""
+        """Return an output that is the sum of these values. Some may be zero; all may carry a running softmax."""
         some = [tensor for value, tensor in zip(values, tensors, strict=True) if not value.place.zero] or tensors[:1]
         softmax = values[0].place.schema.running
         add = self.context.initial.layers[values[0].layer - 1].merge if softmax else torch.add
@@ -96,12 +96,12 @@ class Call:
         return (self.index, self.event.inputs[place]) in self.plan.overwritable
 
     def own(self, place: int) -> Tensor:
-        """Return an input to work in: its own tensor if that is not needed afterwards, else a copy."""
+        """Return a tensor to work in: the input's own if it is not needed afterwards, else a copy."""
         tensor = self.tensors[self.event.inputs[place]]
         return tensor if self.may_overwrite(place) else tensor.clone()
 
     def is_used(self, place: int) -> bool:
-        """Tell whether anybody uses an output."""
+        """Tell whether any event uses an output."""
         return self.event.outputs[place] in self.plan.used
 
 
@@ -127,14 +127,14 @@ def _loss(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Go back, all the way or half of it. One output is the gradient of the weight, or else that of the input."""
+    """Run a backward, whole or half. A single output is the gradient of the weight, or else that of the input."""
     both, of_weight = len(call.event.outputs) > 1, isinstance(call.output(0), WeightGrad)
     wanted = (True, call.is_used(1)) if both else (of_weight, not of_weight)
     if call.layer.kind.keeps:
         x, grad = call.held(0), call.held(1)
-    else:  # of the input the form will do, which is that of its gradient
+    else:  # only the form of the input is needed, and its gradient has the same
         x, grad = call.form(call.output(0), inputs[0].new_zeros(())), call.held(len(inputs) - 1)
-    if of_weight and len(inputs) < 3:  # nor is the weight there for its half alone
+    if of_weight and len(inputs) < 3:  # the weight half alone is not given the weight
         other = call.form(call.output(0), inputs[0].new_zeros(()))
     else:
         other = call.held(2 if len(inputs) > 2 else 0)
@@ -148,7 +148,7 @@ def _backward(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _softmax(call: Call) -> Tensor | None:
-    """Return the running sums of the rows that go back, where they do not follow of what is here."""
+    """Return the running sums of a backward's rows, where they do not follow from its inputs."""
     if (value := call.plan.softmaxes.get(call.index)) is None:
         return None
     want, width = call.elements(value), 1 + value.place.schema.running
@@ -163,7 +163,7 @@ def _softmax(call: Call) -> Tensor | None:
 def _update(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
     want, held = call.elements(call.input(1)), call.elements(call.input(2))
     grad, weight = select(inputs[0], call.elements(call.input(0)), want), call.own(1)
-    # Of a larger state only the part that goes one step on is kept.
+    # Only the updated part of a larger state is kept.
     state = call.own(2) if held == want else select(inputs[2], held, want, call.context.sizes.moments).clone()
     step(call.context.options.optimizer, [grad], [weight], [state])
     return [weight, state]
@@ -187,7 +187,7 @@ def _shard(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _zeros(call: Call, inputs: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Make a zero contribution. (One that pretends to have batches never gets into a final weight: see check.)"""
+    """Make a zero contribution. (If it claims batches, it never reaches a final weight: see check.)"""
     return [call.empty(call.numel(call.output(0))).zero_()]
 
 
@@ -220,17 +220,17 @@ KERNELS: dict[str, Kernel] = {
 """By the name of the operation."""
 
 PREPARED: dict[str, Kernel] = {"load_weights": _load_weights, "get_activation": _data}
-"""Kernels that run on the CPU before the step begins, as a data loader would; their operation hands over the result."""
+"""Kernels that run on the CPU before the step, as a data loader would; the operation hands over the result."""
 
 
 # -- communication ------------------------------------------------------------------------------------------------
 
 
 class CollectiveCall(Call):
-    """A collective of a rank, as its kernel sees it. Members are numbered from 0 in the order of their ranks, as
-    transports know them: `me` is the number of this one, `brought` are the values that each brings, `width` the numbers
-    of each element of them. The program may name its group in another order: `places` has the place of each member
-    there, `numbers` the member at each place. `said` is what the call says besides, such as the place of its root."""
+    """A collective of a rank, as its kernel sees it. Members are numbered from 0 in the order of their ranks, as in
+    transports: `me` is this rank's number, `brought` the values that each member brings, `width` how many numbers each
+    of their elements has. The program may list its group in another order: `places` has the place of each member
+    there, `numbers` the member at each place. `said` is the call's further argument, such as the place of its root."""
 
     def __init__(self, call: Call, collective: PlannedCollective) -> None:
         super().__init__(call.context, call.plan, call.index, call.event, call.tensors)
@@ -251,8 +251,8 @@ class CollectiveCall(Call):
 
 @dataclass(slots=True)
 class Started:
-    """A communication that was started: its buffers, and what gives its outputs once it is over (None: the buffers are
-    the outputs). Buffers live until it is over even where the values in them do not."""
+    """A started communication: its buffers, and a function that returns its outputs once it is over (None: the buffers
+    are the outputs). Buffers live until it is over, even where the values in them do not."""
 
     handle: Handle
     buffers: Sequence[Tensor] = ()
@@ -265,7 +265,7 @@ CollectiveKernel = Callable[[CollectiveCall, Sequence[Tensor]], Started]
 
 
 def issue(call: Call) -> Started:
-    """Issue one communication of a rank. What never takes place is over at once, as it is not waited for."""
+    """Issue one communication of a rank. One that never takes place is over at once, as nothing waits for it."""
     op, transport = call.event.op, call.context.transport
     inputs = [call.tensors[number] for number in call.event.inputs]
     if op in READS:
@@ -293,7 +293,7 @@ def _all_reduce(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """Average means without the numbers of points that they are of, which are the same everywhere."""
+    """Average means without their counts of points, which are the same on all members."""
     sums, count = cast(Averages, call.context.initial.layers[call.input(0).layer - 1]).split(inputs[0])
     buffer, members = sums / count, len(call.group)
     handle = call.transport.all_reduce(call.group, buffer)
@@ -301,7 +301,7 @@ def _all_reduce_mean(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """Sum all of them in one flat buffer, as torch's DDP has it."""
+    """Sum all inputs in one flat buffer, as torch's DDP does."""
     if any(value.place.schema.running for value in call.brought[call.me]):
         return _each_adds_up(call, inputs)
     buffer, sizes = torch.cat(list(inputs)), [tensor.numel() for tensor in inputs]
@@ -313,7 +313,7 @@ def _all_reduce_bucket(call: CollectiveCall, inputs: Sequence[Tensor]) -> Starte
 
 
 def _each_adds_up(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    """Give all what all have brought, as no transport adds up softmaxes: it takes as many times the room."""
+    """Gather all contributions on every member, as no transport adds up softmaxes: a buffer as large as all of them."""
     sizes = [[call.numel(value) for value in brought] for brought in call.brought]
     out = call.empty(sum(map(sum, sizes)))
     handle = call.transport.all_gather(call.group, out, torch.cat(list(inputs)), [*map(sum, sizes)])
@@ -338,7 +338,7 @@ def _all_gather(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 
 
 def _reduce_scatter(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
-    members, role = len(call.group), NAMES[call.said] or None  # along a dim that the call may name
+    members, role = len(call.group), NAMES[call.said] or None  # the dim, where the call names one
     values, whole = [brought[0] for brought in call.brought], inputs[0]
     mine = values[call.me]
     have, wants = call.elements(mine), [call.elements(cut(mine, place, members, role)) for place in call.places]
@@ -363,7 +363,7 @@ def _broadcast(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
     numel = call.numel(call.brought[call.root][0])
     if inputs[0].numel() == numel:
         buffer = call.own(0)
-    else:  # of uneven shards, one may be a number longer than another: then this member is not the root
+    else:  # uneven shards may differ by a number: then this member is not the root
         buffer = call.empty(numel)
         if call.may_overwrite(0):
             del call.tensors[call.event.inputs[0]]  # it would have been overwritten
@@ -385,7 +385,7 @@ def _halo(call: CollectiveCall, inputs: Sequence[Tensor]) -> Started:
 def _exchange(
     call: CollectiveCall, parts: Mapping[int, Tensor], coming: Mapping[int, Value], padded: bool = False
 ) -> Started:
-    """Exchange by an all-to-all: parts for some members, and values that come from some, in their order."""
+    """Exchange by an all-to-all: `parts` go to some members, and values come from some, in the order of `coming`."""
     sent = [parts.get(one, call.empty(0)) for one in range(len(call.group))]
     sizes = rooms = [call.numel(coming[one]) if one in coming else 0 for one in range(len(call.group))]
     if padded:
@@ -404,7 +404,7 @@ COLLECTIVE_KERNELS: dict[str, CollectiveKernel] = {
     "allreduce": _all_reduce,
     "allreduce_bucket": _all_reduce_bucket,
     "allgather": _all_gather,
-    "allgather_padded": _all_gather,  # no transport has to pad: parts of unequal size are exchanged
+    "allgather_padded": _all_gather,  # no transport needs padding: unequal parts are exchanged
     "scatterreduce": _reduce_scatter,
     "alltoall": _all_to_all,
     "alltoall_padded": partial(_all_to_all, padded=True),
@@ -413,4 +413,4 @@ COLLECTIVE_KERNELS: dict[str, CollectiveKernel] = {
     "halo": _halo,
     "allreduce_mean": _all_reduce_mean,
 }
-"""By the name of the collective, for two members or more: by itself a rank keeps what it brings."""
+"""By the name of the collective, for two or more members: a rank alone keeps what it brings."""

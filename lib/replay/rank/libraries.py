@@ -1,7 +1,7 @@
-"""Torch's own training steps, on the layers, weights and data of a replay and in its processes: DDP, FSDP2, and the
-order of the Trace on torch's pipelines. What each rank trains with them, and whether they can train this model.
+"""Torch's own training steps, in a replay's processes on its layers, weights and data: DDP, FSDP2, and the Trace's
+order on torch's pipelines. What each rank trains with them, and whether they can train this model.
 
-Data parallel libraries average gradients over ranks; as the loss is a sum over batches here, it is scaled up before.
+Data parallel libraries average gradients over ranks; here the loss is a sum over batches, so it is scaled up first.
 """
 # pyright: basic, reportMissingImports=false
 
@@ -41,7 +41,7 @@ from lib.values.values import WeightGrad
 
 TORCH: Final = "torch-pipelining"
 STATES: Final = {"sgd": ("momentum_buffer",), "adam": ("exp_avg", "exp_avg_sq")}
-"""What torch's optimizers call the numbers that they keep for a weight."""
+"""The names of the states that torch's optimizers keep for a weight."""
 
 
 def prepare(plan: Plan, against: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ def prepare(plan: Plan, against: Sequence[str]) -> None:
         _refuse(plan, name)
     needs = {"fsdp": "torch.distributed.fsdp", TORCH: "torch.distributed.pipelining"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # one compiles functions in a way that torch gives up
+        warnings.simplefilter("ignore", DeprecationWarning)  # one compiles functions in a way that torch deprecates
         for module in ("torch._dynamo", *(needs[name] for name in against if name in needs)):  # torch.optim needs that
             import_module(module)
 
@@ -71,7 +71,7 @@ def _refuse(plan: Plan, name: str) -> None:
 
 @kept
 def _pipeline(trace: Trace) -> Pipeline:
-    """Return the pipeline that a Trace is, as torch is told of it. ReplayError where it is none, or none for torch."""
+    """Return the pipeline of a Trace, in torch's terms. ReplayError where there is none, or none that torch can run."""
     try:
         found = pipeline_of(trace)
     except ValueError as error:
@@ -84,17 +84,17 @@ def _pipeline(trace: Trace) -> Pipeline:
 
 
 def _class_of_torch(pipeline: Pipeline) -> str | None:
-    """Name the class of torch's that has an order as its own, if our schedule of that name is this order."""
+    """Return the name of torch's class for this order, where one of our schedules that it covers is the same order."""
     order, stages, batches = pipeline.order, len(pipeline.layers_of), len(pipeline.microbatches)
 
-    def words(order: Order) -> list[list[str]]:  # the parts of a pair each on its own, as a Trace has them
+    def words(order: Order) -> list[list[str]]:  # pairs split into their parts, as in a Trace
         return [[str(action) for action in parts_of(actions)] for actions in order]
 
     ranks = len(order)
     for row in SCHEDULES.values():
         chunks = stages // ranks if "chunks" in row.takes else row.chunks
         if row.torch is not None and chunks * ranks == stages:
-            with suppress(ValueError):  # it has none of this size
+            with suppress(ValueError):  # no schedule of this size
                 if words(row.order(ranks, batches, chunks=chunks)) == words(order):
                     return row.torch
     return None
@@ -109,7 +109,7 @@ class _Count(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, DTensor) for kind in types):
-            return NotImplemented  # first it becomes what each rank does, and that comes by here again
+            return NotImplemented  # it is first turned into each rank's operations, which come here again
         if func.namespace == "c10d":
             self.found[our_name(func._schema.name.partition("::")[2])] += 1
         return func(*args, **(kwargs or {}))
@@ -127,14 +127,14 @@ class Layer(nn.Module):
 
 
 def _whole(tensor: Tensor) -> Tensor:
-    """Return a tensor flat, with all its shards."""
+    """Return a tensor with all its shards, flat."""
     return (tensor.full_tensor() if isinstance(tensor, DTensor) else tensor).detach().reshape(-1)
 
 
 class LibraryStep:
     """A library's training step. Subclasses say what the model is wrapped in, and how one step runs.
 
-    `by` is what of the library runs, where its name does not say it.
+    `by` names the part of the library that runs, where `name` does not.
     """
 
     by = ""
@@ -152,7 +152,7 @@ class LibraryStep:
             self.optimizer: Any = torch.optim.SGD(parameters, training.RATE, training.MOMENTUM)
         else:
             self.optimizer = torch.optim.Adam(parameters, training.RATE, training.BETAS, training.EPS)
-        # The optimizer goes on in the middle of training, with the states that training starts from.
+        # The optimizer continues in mid-training, from the initial states.
         names = STATES[context.options.optimizer]
         for layer, parameter in zip(self.layers, parameters, strict=True):
             moments = initial("state", layer).to(device).view(-1, len(names)).unbind(1)
@@ -161,8 +161,8 @@ class LibraryStep:
             self.optimizer.state[parameter] = age | kept
 
     def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
-        """Return the layers that a rank trains, and its batches in the parts that it takes one after the other: those
-        of the schedule, where ranks share the batches in equally many parts; else every n-th batch, in one part."""
+        """Return the layers that a rank trains, and its batches in the parts that it takes in turn: the schedule's,
+        where the ranks share out the batches in equally many parts; else every n-th batch, in one part."""
         taken = [
             [sorted(event.batches) for event in each.program.events if event.op == "forward" and event.layer == 0]
             for each in plan.rank_plans
@@ -198,9 +198,9 @@ class LibraryStep:
         return begun, time.perf_counter_ns()
 
     def prove(self) -> tuple[dict[str, int], list[Kept]]:
-        """Do one step whose numbers are kept to be compared; then one whose communications are counted.
+        """Do one step whose numbers are kept for comparison, one unrecorded, and one whose communications are counted.
 
-        The second and third step are the first ordinary ones: DDP, for one, rebuilds its buckets in the second.
+        The third is an ordinary step: DDP, for one, rebuilds its buckets in the second.
         """
         self.run()
         kept = [*self.kept()]
@@ -210,7 +210,7 @@ class LibraryStep:
         return dict(count.found), kept if self.name == TORCH or self.context.rank == 0 else []
 
     def kept(self) -> Iterator[Kept]:
-        """Yield gradients, weights and states, each whole: all ranks that have shards of one take part."""
+        """Yield gradients, weights and states, each whole: all ranks that hold shards of it take part."""
         for layer, parameter in zip(self.layers, self.modules.parameters(), strict=True):
             assert parameter.grad is not None, "every weight takes part in the loss"
             state, whole = self.optimizer.state[parameter], RunSet.span(0, parameter.numel())
@@ -221,14 +221,14 @@ class LibraryStep:
 
 
 def _like(parameter: Any, flat: Tensor) -> Tensor:
-    """Return a copy of a state in the form of its parameter."""
+    """Return a copy of a state, shaped and sharded like its parameter."""
     copy = flat.clone().view(parameter.shape)
     is_cut = isinstance(parameter, DTensor)
     return distribute_tensor(copy, parameter.device_mesh, parameter.placements) if is_cut else copy
 
 
 class DataParallel(LibraryStep):
-    """DDP, with buckets as large as the schedule's, so that both sum as many gradients at a time; else with its own."""
+    """DDP, with the schedule's bucket size where it has one, so that both sum as many gradients at a time."""
 
     def build(self) -> None:
         sums = [
@@ -244,7 +244,7 @@ class DataParallel(LibraryStep):
 
 
 class FullySharded(LibraryStep):
-    """FSDP2, with a unit for each layer. Weights are gathered and gradients reduced for each part of the batches."""
+    """FSDP2, with a unit per layer. Weights are gathered and gradients reduced for each part of the batches."""
 
     def build(self) -> None:
         from torch.distributed.fsdp import fully_shard
@@ -261,7 +261,7 @@ class FullySharded(LibraryStep):
 
 
 class Pipelined(LibraryStep):
-    """torch.distributed.pipelining: its own class of a schedule, or its executor with our order where it has none."""
+    """torch.distributed.pipelining: its own class for a schedule, or its executor with our order where it has none."""
 
     def share(self, plan: Plan, rank: int) -> tuple[Sequence[int], Sequence[Sequence[int]]]:
         self.pipeline = _pipeline(plan.trace)
@@ -270,7 +270,7 @@ class Pipelined(LibraryStep):
         return layers, self.pipeline.microbatches
 
     def build(self) -> None:
-        """Make the stages of this rank, with shapes given, so that nothing is sent to find them out."""
+        """Make this rank's stages, with given shapes, so that nothing is sent to find them out."""
         from torch.distributed import pipelining
 
         count, rows = len(self.pipeline.layers_of), len(self.pipeline.microbatches[0]) * self.context.options.length
@@ -287,7 +287,7 @@ class Pipelined(LibraryStep):
         self.first, self.last = 0 in self.mine, count - 1 in self.mine
 
     def of_torch(self, told: dict[str, Any]) -> Any:
-        """Make torch's own class, where it has this schedule, and takes this size."""
+        """Make an instance of torch's own class, where it has this schedule and takes this size; else return None."""
         from torch.distributed.pipelining import schedules
 
         if (name := _class_of_torch(self.pipeline)) is None:
@@ -299,7 +299,7 @@ class Pipelined(LibraryStep):
             return kind(self.stages[0] if single else self.stages, **told)
 
     def executed(self, told: dict[str, Any]) -> Any:
-        """Make torch's executor with our order, in the file that it reads."""
+        """Make torch's executor with our order, from a file that it reads."""
         from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
         self.by = "torch's executor with this order"

@@ -1,7 +1,7 @@
 """replay: from a Trace to a result. Runs the ranks in this process, forked from it, or as one process of torchrun.
 
-A rank is played alike everywhere; what differs is where ranks meet, whom they tell how far they are, and how their
-reports come home. torchrun starts them on one machine or on many,
+A rank is played the same way everywhere; only its meeting place, the receiver of its progress and the way back for its
+report differ. torchrun starts ranks on one machine or on many,
 
     torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint HOST:PORT -m lib.replay trace.json
 
@@ -38,11 +38,11 @@ from lib.replay.training import compared
 from lib.trace.trace import Trace
 
 STARTING, RUNNING, WAITING, FINISHED = range(4)
-"""What a rank does. Who is waiting waits for other ranks."""
+"""The states of a rank. A waiting rank waits for other ranks."""
 Progress = Callable[[int, int], None]
-"""Is told what the rank does and the number of its event (-1 before the first), whenever it has moved."""
+"""Called with the state of the rank and the number of its event (-1 before the first), whenever it has moved."""
 REPLAYS = count()
-"""One after the other in the processes of torchrun: what one has said in the store is not for the next."""
+"""Numbers successive replays in the processes of torchrun: each has keys of its own in the store."""
 
 
 def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> ReplayResult:
@@ -58,7 +58,7 @@ def run(trace: Trace, options: ReplayOptions, hook: Hook | None = None) -> Repla
     if options.transport == "local":
         reports = _in_turns(job)
     else:
-        from lib.replay.rank.forked import forked  # here and not above: it imports what plays a rank from here
+        from lib.replay.rank.forked import forked  # here, as it imports this module
 
         reports = forked(job)
     kept = [report.pop("kept") for report in reports]
@@ -110,8 +110,8 @@ def _in_turns(job: Job) -> list[Report]:
 def meet(
     job: Job, rank: int, local_rank: int, address: str, timeout: float, one_machine: bool, before: int = 0
 ) -> ProcessTransport:
-    """Meet the other processes at an address as torch's `init_method`, as the `local_rank`th of this machine, after so
-    many replays there `before`. From then on this process is but its rank; torch waits `timeout` seconds at most."""
+    """Meet the other processes at an address, in the form of torch's `init_method`, after `before` replays there.
+    From then on this process plays only its rank; torch waits `timeout` seconds at most."""
     torch.set_num_threads(job.options.threads)
     _keep_freed_memory()
     sockets, device = SocketCounters(), device_of(job.options, local_rank)
@@ -131,8 +131,8 @@ def meet(
 
 
 def _keep_freed_memory() -> None:
-    """Have the C library keep what a step frees for the next one, as the allocator of a GPU does. Left to itself glibc
-    gives it back to the system whenever much is free, and every step takes its tensors again, page by page."""
+    """Have the C library keep what a step frees for the next one, as a GPU's allocator does. By default glibc gives it
+    back to the system whenever much is free, and every step gets its tensors again, page by page."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # it is another C library
         set_option, trim_threshold, mmap_threshold = ctypes.CDLL(None).mallopt, -1, -3  # as malloc.h numbers them
         set_option(trim_threshold, -1)
@@ -141,13 +141,13 @@ def _keep_freed_memory() -> None:
 
 @cache
 def _store(address: str, rank: int, ranks: int, timeout: timedelta) -> Any:
-    """Open the store where processes meet, and to which all can write. Replays one after the other meet in the same."""
+    """Open the store where processes meet, which all can write to. Successive replays meet in the same one."""
     store, _, _ = next(rendezvous(address, rank, ranks, timeout=timeout))
     return store
 
 
 def play(job: Job, way: ProcessTransport, progress: Progress) -> Report:
-    """Do all that the rank of this process has to do. What goes wrong is raised here, without a word to the others."""
+    """Play the rank of this process. Errors are raised here, without telling the other ranks."""
     report: Report = {}
     context = RankContext(job, way.rank, way, way.device, partial(progress, RUNNING))
     progress(RUNNING, context.now)
@@ -163,7 +163,7 @@ def play(job: Job, way: ProcessTransport, progress: Progress) -> Report:
 
 
 def _as_torchrun_does(job: Job) -> tuple[int, list[Report], Comparison]:
-    """Play this process's rank. Every process gets its rank, the reports of all, and the comparison."""
+    """Play this process's rank. Returns its rank, all reports and the comparison, in every process."""
     rank, world = int(os.environ["RANK"]), os.environ["WORLD_SIZE"]
     if int(world) != job.plan.ranks:
         raise WrongWorld(
@@ -195,7 +195,7 @@ def _as_torchrun_does(job: Job) -> tuple[int, list[Report], Comparison]:
 
 
 def _compared_on_rank_0(job: Job, kept: Any, way: ProcessTransport) -> Comparison:
-    """Collect what all kept on rank 0, which compares, and tells the others: that may take longer than any timeout."""
+    """Collect all kept tensors on rank 0, which compares them and tells the others: this may outlast any timeout."""
     everything, mine = [kept], [kept]
     if job.options.verify and way.rank != 0:
         dist.send_object_list(mine, 0)

@@ -1,13 +1,13 @@
-"""What the interpreter asks of a transport: operations on flat tensors, each of which gives a handle to wait for.
+"""Transports: the operations on flat tensors that the interpreter needs; each returns a handle to wait for.
 
 `local` has all ranks in one process, taking turns: generators yield a handle when they have to wait for it. Tensors are
-copied from rank to rank for real, so freeing, overwriting and order mean what they mean between processes.
+really copied from rank to rank, so freeing, overwriting and order mean what they mean between processes.
 
 `gloo` and `nccl` are torch.distributed between processes. On nccl, each direction between two ranks that pass messages
-has a process group as well (one stream for both would deadlock when two ranks pass to each other). Messages are sent
-without blocking, as `dist.send` of gloo is a rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of
-unequal size are exchanged, as neither backend gathers them. Gloo moves what is on a GPU by way of main memory. What is
-copied for all that is in no figure.
+has a process group of its own (with one stream for both, ranks that pass to each other would deadlock). Messages are
+sent without blocking, as gloo's `dist.send` is a rendezvous. Sums are plain sums: gloo hangs after PREMUL_SUM. Parts of
+unequal size are exchanged, as neither backend gathers them. Gloo moves GPU tensors through main memory. No figure
+counts the copies made for this.
 
 Groups are in ascending order, as torch before 2.12 knows no other; members and sizes are in the order of the group.
 Every member calls the collectives of a group in the same order; messages between two ranks arrive in the order in
@@ -37,15 +37,15 @@ from lib.replay.plan import Plan
 
 Group = tuple[int, ...]
 
-# Torch 2.13 calls these by new names, and warns of the old ones.
+# Torch 2.13 has new names for these, and warns about the old ones.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 _reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 
 class Handle:
-    """A communication under way: some works of torch or alike, none where it is over at once, and what is to be done
-    `after` them. It keeps its tensors alive until it is done; what it brings may be used only after `wait`, which
-    returns when it is over: on a GPU when whatever is launched next will find it over."""
+    """A communication under way: torch's works or similar ones, none where it is over at once, and a call to make
+    `after` them. It keeps its tensors alive until it is done; its results may be used only after `wait`, which returns
+    when it is over: on a GPU, when anything launched later will run after it."""
 
     def __init__(self, *works: Any, keep: object = None, after: Callable[[], object] | None = None) -> None:
         self.works, self.keep, self.after = works, keep, after
@@ -67,7 +67,7 @@ class Handle:
 
 
 class LocalWork:
-    """A local rank's part in a meeting: what it has brought, which is let go when all have come."""
+    """A local rank's part in a meeting: what it has brought, released when all have come."""
 
     def __init__(self, brought: Any) -> None:
         self.brought: Any = brought
@@ -77,14 +77,14 @@ class LocalWork:
         return self.over
 
     def wait(self) -> None:
-        # Ranks that take turns cannot block: they yield the handle to `drive`, which comes back when it is over.
+        # Ranks that take turns cannot block: they yield the handle to `drive`, which resumes them when it is over.
         assert self.over, "a local rank goes on only when what it waits for is over"
 
 
 class LocalTransport:
-    """One rank's way to the others of this process. Sums are added up in the order of the group.
+    """One rank's connection to the others in this process. Sums are added up in the order of the group.
 
-    All share `meetings`: those to which somebody has come, and not yet all. A message is a meeting of two.
+    All share `meetings`: those where some ranks have come, but not yet all. A message is a meeting of two.
     `shared_clock`: all ranks read the same clock.
     """
 
@@ -97,7 +97,7 @@ class LocalTransport:
     def _meet(
         self, who: Group, brought: Any, act: Callable[[list[Any]], object], message_end: int | None = None
     ) -> Handle:
-        """Bring something to the next meeting of a group, or end of a message. The last to come does the work."""
+        """Bring something to the next meeting of a group, or to an end of a message. The last rank does the work."""
         key, place = (who, message_end is None), who.index(self.rank) if message_end is None else message_end
         at = key, self.count[key, place]
         self.count[key, place] += 1
@@ -121,11 +121,11 @@ class LocalTransport:
         return self._meet(group, buffer, act)
 
     def all_gather(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Put the tensors of all members, of these sizes, one after the other into `out`."""
+        """Concatenate the tensors of all members, of these sizes, into `out`."""
         return self.all_to_all(group, out, [inp] * len(group), sizes)
 
     def reduce_scatter(self, group: Group, out: Tensor, inp: Tensor, sizes: Sequence[int]) -> Handle:
-        """Sum `inp` over the group; member i gets the i-th part of it, of `sizes[i]` numbers."""
+        """Sum `inp` over the group; member i gets the i-th part, of `sizes[i]` numbers."""
 
         def act(brought: list[tuple[Tensor, Tensor]]) -> None:
             total = reduce(torch.add, [one for _, one in brought])
@@ -135,7 +135,7 @@ class LocalTransport:
         return self._meet(group, (out, inp), act)
 
     def all_to_all(self, group: Group, out: Tensor, parts: Sequence[Tensor], out_sizes: Sequence[int]) -> Handle:
-        """Send part i to member i, and put what members send, of `out_sizes`, one after the other into `out`."""
+        """Send part i to member i, and concatenate the members' parts, of `out_sizes`, into `out`."""
 
         def act(brought: list[tuple[Tensor, Sequence[Tensor]]]) -> None:
             for place, (target, _) in enumerate(brought):
@@ -156,11 +156,11 @@ class LocalTransport:
         return self._meet((source, self.rank), buffer, _hand_over, 1)
 
     def barrier(self) -> Handle:
-        """Return a handle that is over when every rank has come here."""
+        """Return a handle that is over when every rank has reached the barrier."""
         return self._meet(tuple(range(self.ranks)), None, lambda _: None)
 
     def bytes_sent(self) -> int | None:
-        """Return the bytes that have really left this process so far, where the system counts them."""
+        """Return the bytes that have really left this process so far; None where the system does not count them."""
         return None  # nothing leaves the process
 
 
@@ -189,7 +189,7 @@ def drive(jobs: Sequence[Iterator[Handle]]) -> None:
 
 
 class ProcessTransport:
-    """The same by torch.distributed, initialised already: all processes of the replay have met in `store`."""
+    """The same over torch.distributed, already initialised: all processes of the replay have met in `store`."""
 
     def __init__(
         self,
@@ -207,14 +207,14 @@ class ProcessTransport:
         self.staged = device.type == "cuda" and not nccl
         groups = {tuple(sorted(one.members)) for each in plan.rank_plans for one in each.collectives.values()}
         pairs = {(one.source, one.target) for each in plan.rank_plans for one in each.messages.values() if one.values}
-        some = sorted(group for group in groups if 1 < len(group) < plan.ranks)  # as all ranks make them in one order
+        some = sorted(group for group in groups if 1 < len(group) < plan.ranks)  # all ranks make them in one order
         self.groups: dict[Group, Any] = {group: dist.new_group(list(group), timeout=timeout) for group in some}
         self.groups[tuple(range(plan.ranks))] = None  # torch's own, of all
         self.channels = {pair: dist.new_group(list(pair), timeout=timeout) for pair in sorted(pairs) if nccl}
         self.token = torch.zeros(1, device=device if nccl else "cpu")
 
     def _at_hand(self, tensor: Tensor) -> Tensor:
-        """Return the tensor itself, or its copy in main memory."""
+        """Return the tensor itself, or a copy in main memory where the backend needs one."""
         return tensor.to("cpu", copy=True) if self.staged else tensor
 
     def _start(self, act: Callable[..., Any], group: Group, out: Tensor, *inputs: Tensor, **more: Any) -> Handle:
@@ -244,7 +244,7 @@ class ProcessTransport:
         return self._start(dist.broadcast, group, buffer, group_src=root)
 
     def _channel(self, source: int, target: int, other: int) -> tuple[Any, int]:
-        """Return the group in which messages of this pair go, and the other's place there."""
+        """Return the group that carries messages of this pair, and the other rank's place in it."""
         if not self.channels:
             return None, other
         return self.channels[source, target], int(other == max(source, target))
@@ -278,7 +278,7 @@ _BYTES_SENT = 200
 
 
 class SocketCounters:
-    """The bytes sent over connections that were opened after it was made: those of the ranks, not of a notebook."""
+    """A count of bytes sent over connections opened after it was made: those of the ranks, not of a notebook."""
 
     def __init__(self) -> None:
         self.others = {*_sent()}
