@@ -35,7 +35,7 @@ BUDGETS = {
     "lib/plan": 1_490,
     "lib/simulator": 3_280,
     "lib/suite/cli": 3_010,
-    "lib/suite/course": 1_670,
+    "lib/suite/course": 1_660,
     "lib/suite/grade": 3_350,
     "lib/suite/isolation": 1_110,
     "lib/suite/submissions": 2_140,
