@@ -24,7 +24,7 @@ MOST_FUNCTIONS, MOST_PLACES = 28, 10
 """Functions that an all-reduce goes through, and the modules that they are in."""
 BUDGETS = {
     "drawing": 9_000,
-    "lib/analysis": 3_320,
+    "lib/analysis": 3_310,
     "lib/checker": 2_130,
     "lib/cluster": 1_630,
     "lib/diagnosis": 3_460,
@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_140,
     "lib/trace": 3_110,
     "lib/values": 3_970,
-    "tests": 43_950,
+    "tests": 43_960,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -48,9 +48,8 @@ class Change:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """All ranks named, by `rank` or as ends of a link."""
-        own = self.rank if isinstance(self.rank, tuple) else () if self.rank is None else (self.rank,)
-        return own + (self.link or ())
+        """The ranks named by `rank`."""
+        return self.rank if isinstance(self.rank, tuple) else () if self.rank is None else (self.rank,)
 
     def touches(self, run: Trace, rank: int, event: Event) -> bool:
         """Tell whether the change applies to an event of a rank."""
@@ -81,7 +80,7 @@ class Change:
         if self.layer is not None:
             words += f" of layer {self.layer}"
         if self.rank is not None:
-            words += f" on {numbered('rank', self.ranks[: len(self.ranks) - len(self.link or ())])}"
+            words += f" on {numbered('rank', self.ranks)}"
         if self.link is not None:
             words += f" between {these('rank', self.link)}"
         if isinstance(self.group, str):
@@ -215,7 +214,7 @@ def _require(run: Trace, change: Change) -> None:
     if isinstance(change.group, str) and (run.mesh is None or change.group not in run.mesh.axes):
         axes = "no mesh" if run.mesh is None else f"a mesh with the axes {', '.join(run.mesh.axes)}"
         raise ValueError(f"group= is an axis of the mesh or a list of ranks; this run has {axes}; got {change.group!r}")
-    for one in change.ranks:
+    for one in (*change.ranks, *(change.link or ())):
         if one not in range(run.ranks):
             raise ValueError(f"this run has the ranks 0 to {run.ranks - 1}; got {one!r}")
     if not any(change.touches(run, rank, event) and event.length for rank, event in run.events()):

@@ -97,6 +97,19 @@ def test_a_group_is_a_row_of_the_mesh_or_some_ranks() -> None:
     assert lengths == [[3, 3], [3, 1], [1, 3], [1, 1]]
 
 
+def test_a_rank_and_a_link_both_have_to_apply() -> None:
+    async def once(model: Model) -> None:
+        if model.rank == 0:
+            await model.pass_to(1, "go")
+        elif model.rank == 1:
+            await model.receive(0)
+
+    run_ = trace(once, ranks=3)
+    assert asked(run_, rank=1, link=(0, 1)).gain == asked(run_, link=(0, 1)).gain > 0
+    with pytest.raises(ValueError, match="there is nothing in this run"):
+        asked(run_, rank=2, link=(0, 1))
+
+
 SAID = Said(__file__, "what_if")
 
 
