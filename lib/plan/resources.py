@@ -18,7 +18,7 @@ from lib.plan.records import GIB, Cluster, Matrix, Plan, Transformer
 
 
 class Memory(NamedTuple):
-    """The bytes of a plan's fullest GPU. `logits` are those of the last stage, where it is the fullest."""
+    """The bytes of the GPU of a plan that has most. `logits` counts if that is one of the last stage."""
 
     weights: float
     gradients: float
@@ -86,7 +86,7 @@ def layers_in_flight(model: Transformer, plan: Plan) -> int:
 
 
 def memory_of(model: Transformer, plan: Plan) -> Memory:
-    """Return the bytes of the fullest GPU, by kind."""
+    """Return the bytes of the GPU that has most, by kind."""
     common, routed, _ = model.layer_weights
     t, layers = plan.tp, ceil(model.layers / plan.pp)
     copies = 2 if plan.schedule == "dualpipe" else 1  # a rank has a stage of each direction
