@@ -37,6 +37,7 @@ LONGEST_PATH: Final = 1_000
 ROSTER: Final = "submission_metadata.yml"
 FEW_PEOPLE: Final = 3
 FILES: Final[dict[str, Any]] = KNOWN["files"]
+ATTEMPT, TIME = re.compile(FILES["attempt"]), re.compile(FILES["time"])
 
 
 class Owner(NamedTuple):
@@ -119,7 +120,13 @@ def _plain(parts: tuple[str, ...], top: int) -> Owner:
         student, rest = without_ending(parts[0]), parts[top:]
     elif not student:
         return _plain(parts, top + 1)
-    return Owner(student, rest)
+    time, number = "", 0
+    for part in rest[:-1]:
+        if found := ATTEMPT.fullmatch(part):
+            number = int(found[1])
+        elif TIME.fullmatch(part):
+            time = part
+    return Owner(student, rest, "", time, number)
 
 
 def students_below(paths: Iterable[tuple[str, ...]]) -> int:
@@ -149,7 +156,9 @@ def _several_students(paths: Sequence[tuple[str, ...]], level: int) -> bool:
             people[stem.puzzle].add(stem.rest)
         elif len(path) > level + 1 and (stem.puzzle is not None or ending(path[-1]) == ".ipynb"):
             folder = path[level]
-            if folder not in FILES["workplaces"] and folders.setdefault(stem.puzzle or path[-1], folder) != folder:
+            if folder in FILES["workplaces"] or ATTEMPT.fullmatch(folder) or TIME.fullmatch(folder):
+                continue
+            if folders.setdefault(stem.puzzle or path[-1], folder) != folder:
                 return True
     return any(len(names) >= FEW_PEOPLE for names in people.values())
 
