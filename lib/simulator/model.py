@@ -16,7 +16,7 @@ from lib.simulator import attached
 from lib.simulator.dist import SANDBOX, Dist, Group
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
-from lib.simulator.stores import Store
+from lib.simulator.stores import Store, _CLASSES
 from lib.trace.event import NO_BATCHES, STORES
 from lib.trace.trace import Trace
 from lib.values import facts, rules
@@ -121,9 +121,9 @@ class Model(Given):
         self.shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
         self.sandbox = dist.sandbox
         self.final_weights: dict[int, Weight] = {}
-        self.weights, self.opt_states = Store[Weight](program, 0), Store[OptState](program, 1)
-        self.activations, self.grad_activations = Store[Activation](program, 2), Store[ActivationGrad](program, 3)
-        self.grad_weights = Store[WeightGrad](program, 4)
+        self.weights, self.opt_states = _CLASSES[0](program, 0), _CLASSES[1](program, 1)
+        self.activations, self.grad_activations = _CLASSES[2](program, 2), _CLASSES[3](program, 3)
+        self.grad_weights = _CLASSES[4](program, 4)
         # Own attributes for what each operation needs: they save two look-ups, a million times.
         self._costs = dist.prices
         self._forward, self._backward, self._update = dist.flat
@@ -213,12 +213,13 @@ class Model(Given):
             self._blame(RuleError(facts.NoDim(dim)))
         program, frame = self.program, _frame(1)
         try:
-            out = rules.load_weights(self.shape, layer, shard, total, int(dim == "out"), program)
+            out = rules.load_weights(self.shape, layer, shard, total, dim == "out", program)
         except PuzzleError as error:
             self._blame(error)
         # For rows, the classic case, nothing is added, so that files stay as they were before there were columns.
         said = (shard, total) if dim == "in" else (shard, total, 1)
-        program.did("load_weights", out[0].layer, (), out[0].number, 2, frame.f_code, frame.f_lasti, 0, said)
+        first, now = out[0], program.clock
+        program.did(("load_weights", first.layer, (), first.number, 2, now, 0, frame.f_code, frame.f_lasti, said))
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
@@ -235,11 +236,11 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = inp.home is program and weight.home is program  # pyright: ignore[reportOptionalMemberAccess]
+            away = inp.home is not program or weight.home is not program  # pyright: ignore[reportOptionalMemberAccess]
         # None, or no value at all, such as a call that was not awaited: the rule complains below.
         except AttributeError:
-            here = False
-        if weight is None or not here:
+            away = True
+        if away:
             return self._compute("forward", layer, *((inp,) if weight is None else (inp, weight)))
         frame = _frame(1)
         try:
@@ -251,7 +252,8 @@ class Model(Given):
             length = self._length("forward", layer, batches, (inp, weight))
         else:
             length *= len(batches)
-        program.did("forward", layer, used, out.number, 1, frame.f_code, frame.f_lasti, length)
+        now = program.clock
+        program.did(("forward", layer, used, out.number, 1, now, length, frame.f_code, frame.f_lasti, ()))
         return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
@@ -268,10 +270,10 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = grad.home is program and weight.home is program and inp.home is program  # pyright: ignore
+            away = grad.home is not program or weight.home is not program or inp.home is not program  # pyright: ignore
         except AttributeError:
-            here = False
-        if inp is None or weight is None or not here:
+            away = True
+        if away:
             if inp is None and weight is None and type(grad) is ActivationGrad:
                 return self._compute("backward", layer, grad)
             return self._compute("backward", layer, *((inp, grad) if weight is None else (inp, grad, weight)))
@@ -286,7 +288,8 @@ class Model(Given):
         else:
             length *= len(grad.place.batches)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
-        program.did("backward", layer, used, first, count, frame.f_code, frame.f_lasti, length)
+        now = program.clock
+        program.did(("backward", layer, used, first, count, now, length, frame.f_code, frame.f_lasti, ()))
         return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
@@ -310,10 +313,10 @@ class Model(Given):
         """
         program = self.program
         try:
-            here = weight_grad.home is program and weight.home is program and opt_state.home is program
+            away = weight_grad.home is not program or weight.home is not program or opt_state.home is not program
         except AttributeError:
-            here = False
-        if not here:
+            away = True
+        if away:
             return self._compute("update", layer, weight_grad, weight, opt_state)
         frame = _frame(1)
         try:
@@ -323,7 +326,8 @@ class Model(Given):
         layer, length, used = weight.layer, self._update, (weight_grad.number, weight.number, opt_state.number)
         if length is None:
             length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
-        program.did("update", layer, used, out[0].number, 2, frame.f_code, frame.f_lasti, length)
+        now = program.clock
+        program.did(("update", layer, used, out[0].number, 2, now, length, frame.f_code, frame.f_lasti, ()))
         return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
@@ -341,7 +345,8 @@ class Model(Given):
                 rules.final(self.shape, layer, weight)
             except PuzzleError as error:
                 self._blame(error)
-            program.did("set_final_weight", weight.layer, (weight.number,), 0, 0, frame.f_code, frame.f_lasti)
+            now, used = program.clock, (weight.number,)
+            program.did(("set_final_weight", weight.layer, used, 0, 0, now, 0, frame.f_code, frame.f_lasti, ()))
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -370,7 +375,8 @@ class Model(Given):
         first, arg = len(program.values), () if row.says == "batches" else said
         for value in made:
             program.new(value)
-        program.did(op, layer, inputs, first, len(made), frame.f_code, frame.f_lasti, length, arg)
+        row = op, layer, inputs, first, len(made), program.clock, length, frame.f_code, frame.f_lasti, arg
+        program.did(row)
         return out  # pyright: ignore[reportUnknownVariableType]
 
     def _length(self, op: str, layer: Any, batches: frozenset[int], values: Any) -> int:
@@ -506,16 +512,16 @@ class Model(Given):
                 # A bucket has the layer of its first value; all layers are in the argument.
                 if row.bucket:
                     layer, arg = first.layer, tuple([value.layer for value in v])
+                rules.named_layer(self.shape, layer, op)
             else:
                 # The common case is a value of the layer that is named, and needs no rule.
                 if not isinstance(v, Value) or type(layer) is not int or v.layer != layer:
                     rules.bring(row, v, layer, len(members.ranks))
+                    rules.named_layer(self.shape, layer, op)
                 inputs = (v.number if v.home is program else program.id(v, source),)
                 first = v
             if program.shared is not None:
                 source, inputs = program.common((op, frame.f_lasti), source), program.common(inputs, inputs)
-            if type(layer) is not int or not -1 <= layer <= self.LAYERS:
-                rules.named_layer(self.shape, layer, op)
             ranks, batches = members.ranks, first.place.batches
             call = [op, layer, batches, inputs, (), program.clock, None, 0, source, arg, ranks, None, None]
             program.append(call)

@@ -41,6 +41,10 @@ _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 E = TypeVar("E", bound=PuzzleError)
 T = TypeVar("T")
 
+Row = tuple[str, int | None, tuple[int, ...], int, int, int, int, "CodeType | Place | None", int, tuple[int, ...]]
+"""An operation without communication: its name, layer, inputs, first output, number of outputs, start, length, code,
+instruction, arg. Its batches are those of its first output, so that all ranks of a DDP have the same rows."""
+
 
 class Recorder(Program):
     """The program of a rank while it runs, with its clock. It may begin nothing after `until`.
@@ -60,9 +64,7 @@ class Recorder(Program):
     values: list[Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]  # it is written here
     # The slots of a finished Program, under names of their own: here they hold what is not converted yet.
     rows: list[Any] = Program.__dict__["events"]  # pyright: ignore[reportAssignmentType]
-    """Events, and what is to become Events: Calls, and for operations without communication rows (operation, layer,
-    inputs, first output, number of outputs, start, length, code, instruction, arg). The batches of a row are those of
-    its first output, so that all ranks of a DDP have the same rows."""
+    """Events, and what is to become Events: Calls, and for operations without communication a Row each."""
     _moves: list[Move] = Program.__dict__["moves"]
 
     def __init__(self, rank: int, world: Dist, budget: int = BUDGET) -> None:
@@ -155,7 +157,7 @@ class Recorder(Program):
         self.values.append(value)
         # The value is kept with its number, so that its id stays its own.
         self._adopted[id(value)] = (value, number)
-        self.did("foreign", value.layer, (), number, 1, *_split(source or student_place()))
+        self.did(("foreign", value.layer, (), number, 1, self.clock, 0, *_split(source or student_place()), ()))
         return number
 
     def new(self, value: Value) -> int:
@@ -166,27 +168,15 @@ class Recorder(Program):
         set_number(value, number)
         return number
 
-    def did(
-        self,
-        op: str,
-        layer: int | None,
-        inputs: tuple[int, ...],
-        first: int,
-        count: int,
-        code: CodeType | Place | None,
-        instruction: int,
-        length: int = 0,
-        arg: tuple[int, ...] = (),
-    ) -> None:
-        """Record an operation on the rank's own clock, with its line and outputs, and move the clock on."""
-        now, rows = self.clock, self.rows
-        row = op, layer, inputs, first, count, now, length, code, instruction, arg
+    def did(self, row: Row) -> None:
+        """Record an operation on the rank's own clock, and move the clock on."""
+        rows = self.rows
         if len(rows) >= self.free:
-            self.allow(op)
-            row = self.common((op, first, now, instruction), row)
+            self.allow(row[0])
+            row = self.common((row[0], row[3], row[5], row[8]), row)
         rows.append(row)
         self.moved.append(None)
-        self.clock = now + length
+        self.clock += row[6]
 
     def common(self, key: Any, thing: T) -> T:
         """Return the one object that ranks of a large world share for equal things; in a small one the thing itself.
@@ -257,7 +247,7 @@ class Recorder(Program):
             raise self.blame(error) from None
         frame = student_frame(_frame(3))  # past the method of the value, and what all of these have in common
         code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
-        self.did(op, output.layer, ids, self.new(output), 1, code, instruction, 0, arg)
+        self.did((op, output.layer, ids, self.new(output), 1, self.clock, 0, code, instruction, arg))
         return output
 
     def blame(self, error: E) -> E:
@@ -348,7 +338,7 @@ class Work(Generic[T]):
         if not blocking:
             # It may have been over long ago: then awaiting it takes no time.
             wait = max(0, end - program.clock)
-            program.did("wait", call[LAYER], (), 0, 0, *_split(call[SOURCE]), wait, (index - 1,))
+            program.did(("wait", call[LAYER], (), 0, 0, program.clock, wait, *_split(call[SOURCE]), (index - 1,)))
         if end > program.clock:
             program.clock = end
         return result  # pyright: ignore[reportReturnType]  # of no send

@@ -68,19 +68,22 @@ def load_weights(
     rows (`dim` 0) or of its columns (1)."""
     if type(layer) is not int or not 0 <= layer < shape.layers:
         layer = need_layer(shape, layer, "load_weights")
-    if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise RuleError(facts.NoShard(shard, total, loads=True))
-    if total > MOST:
-        raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
-    # All layers of a kind load the same few places, on every rank of the run.
-    key = shard, total, dim
-    place = kind.known_loads.get(key) or keep(kind.known_loads, key, _loaded(shape, layer, *key))
+    try:
+        # All layers of a kind load the same few places, on every rank of the run.
+        place = kind.known_loads[shard, total, dim]
+    except (KeyError, TypeError):  # a new one, or no numbers
+        place = _loaded(shape, layer, shard, total, dim)
+        keep(kind.known_loads, (shard, total, dim), place)
     return made(Weight, layer, shape.layers, place, 0, home), made(OptState, layer, shape.layers, place, 0, home)
 
 
 def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place:
     """Return the place of a shard of the weight of a layer."""
+    if not (isinstance(total, int) and total >= 1 and isinstance(shard, int) and 0 <= shard < total):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RuleError(facts.NoShard(shard, total, loads=True))
+    if total > MOST:
+        raise RuleError(facts.TooManyShards(shard, total))
     kind = shape.kinds[layer]
     weight = kind.weight
     if weight is None:
@@ -199,7 +202,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
     its output, and what it takes besides. A kind that takes nothing besides has one gradient. A kind that does not need
     its input may be given the gradient of its output alone."""
     # An event has no holes among its values: if the input is left out, the gradient comes first.
-    if type(inp) is ActivationGrad and grad is None:
+    if grad is None and type(inp) is ActivationGrad:
         return _back_alone(shape, layer, inp)
     if (
         # One test, as all of it holds in nearly every call; `_back` finds out what does not, and raises.
