@@ -1,7 +1,7 @@
 """Why each operation of a Trace began when it did: who met whom, and what moved each rank's compute clock on.
 
 A rank's compute clock advances with what it computes and what it waits for. A communication begins when its last
-member has issued it (a message: when it has been sent) and the stream that it runs on is free; see `clock.Streams`.
+member has issued it (a message: when it has been sent) and the stream that it runs on is free; see `costs.Stream`.
 On shared links it may take longer than alone, because of other traffic or for want of room; see `cluster.network`.
 """
 

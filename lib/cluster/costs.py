@@ -60,29 +60,30 @@ def in_units(time: int) -> str:
     return f"{figure} {plural('time unit', float(figure))}"
 
 
-class Streams:
-    """The communication streams, and when each is free. There is one for each set of ranks that forms a process group,
-    in any order, and one for each ordered pair of ranks.
+class Stream:
+    """A communication stream, and when it is `free`. There is one for each set of ranks that forms a process group, in
+    any order, and one for each end of what goes from a rank to another.
 
     A rank computes on its own clock; its communication runs beside that on these streams, one operation after the other
     in each, as early as possible. The only copy of this timing (`network` has that of shared links): the simulator and
     `retime` both ask here.
     """
 
+    __slots__ = ("free",)
+
     def __init__(self) -> None:
-        self._free: dict[Hashable, int] = {}
+        self.free = 0
 
     # As in torch's NCCL backend: one CUDA stream for each communicator, in the order of calls. Simplified: on a real
     # GPU communication takes multiprocessors from kernels; here it slows no computation.
-    def carry(self, stream: Hashable, issued: int, length: int, sent: int = 0) -> int:
-        """Occupy a stream with a collective that all have issued, or with one end of a message; return when it
+    def carry(self, issued: int, length: int, sent: int = 0) -> int:
+        """Occupy the stream with a collective that all have issued, or with one end of a message; return when it
         starts: a receive not before it was `sent`."""
         # Two comparisons instead of max(): this runs for every message.
         start = issued if issued > sent else sent
-        free = self._free.get(stream, 0)
-        if free > start:
-            start = free
-        self._free[stream] = start + length
+        if self.free > start:
+            start = self.free
+        self.free = start + length
         return start
 
 

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
-from lib.cluster.costs import UNIT, Costs, Streams
+from lib.cluster.costs import UNIT, Costs, Stream
 from lib.errors.exceptions import Given, MismatchError, PuzzleError
 from lib.errors.wording import name_of, plain, written
 from lib.record import replace
@@ -52,7 +52,7 @@ class Group:
     rank has issued, and those that are open.
     """
 
-    __slots__ = ("communicator", "issued", "open", "partial", "position", "ranks")
+    __slots__ = ("communicator", "issued", "open", "partial", "position", "ranks", "stream")
 
     def __init__(self, ranks: tuple[int, ...], world: tuple[int, ...], communicator: Group | None = None) -> None:
         self.ranks = ranks
@@ -61,7 +61,7 @@ class Group:
         each = {rank: i for i, rank in enumerate(ranks)} if self.partial else ranks
         self.position: Mapping[int, int] | Sequence[int] = each
         self.communicator = communicator or self
-        self.issued = [0] * len(ranks)
+        self.issued, self.stream = [0] * len(ranks), Stream()
         self.open: dict[int, PendingCollective] = {}
 
 
@@ -140,7 +140,6 @@ class Dist(Given):
         "budget": ("how long a run may become", "make another world: simulate(..., budget=...)"),
         "models": ("the Models of this world", "make another world: Dist(...)"),
         "engine": ("what steps the ranks", "make another world: Dist(...)"),
-        "streams": ("the clocks of communication", "make another world: Dist(...)"),
         "shape": (
             "the size of the training step",
             "give the Models their sizes: simulate(..., layers=..., batches=...)",
@@ -174,7 +173,6 @@ class Dist(Given):
         self.mesh, self.costs, self.budget = mesh, costs, budget
         self.models: dict[int, Model] = {}
         self.engine = Engine(self._on_stuck, lambda: sum(len(model.program.moved) for model in self.models.values()))
-        self.streams = Streams()
         self.ranks = total
         self.failure: PuzzleError | None = None
         # Whether this world and its Models were made without `simulate`, as in the original's notebook.
@@ -359,7 +357,7 @@ class Dist(Given):
             over = partial(self.engine.fire, pending, results)
             self.network.meet(communicator, communicator.ranks, [*map(AsEvent, calls)], length, over)
             return
-        start = self.streams.carry(communicator, issued, length)
+        start = communicator.stream.carry(issued, length)
         for call in calls:
             call[START] = start
             call[LENGTH] = length

@@ -15,14 +15,15 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from lib.cluster.costs import Costs
+from lib.cluster.costs import Costs, Stream
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import is_awaitable
 from lib.record import record
 from lib.simulator.engine import Signal
 from lib.trace.event import BATCHES, FIELDS, ISSUED, LAYER, LENGTH, PEER, START
+from lib.values.laws import total_elements
 from lib.values.rules import need
-from lib.values.values import Elements, Value, definite, describe
+from lib.values.values import Value, definite, describe
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
@@ -100,7 +101,7 @@ class Channel:
     def __init__(self, source: int, target: int) -> None:
         self.source, self.target = source, target
         # Stored and forwarded: a message takes its length at both ends, one after the other. NCCL overlaps them.
-        self.sends, self.arrivals = object(), object()
+        self.sends, self.arrivals = Stream(), Stream()
         self.ready, self.waiting, self.receives = deque[Message](), deque[Message](), deque[Receive]()
 
 
@@ -108,7 +109,7 @@ class Messages:
     """The channels of a world. Where links are shared, the network determines when a message is over."""
 
     def __init__(self, dist: Dist) -> None:
-        self.engine, self.streams = dist.engine, dist.streams
+        self.engine = dist.engine
         self.prices, self.network, self.ranks = dist.prices, dist.network, dist.ranks
         # The length of a message, if it is the same for all: it is needed a million times.
         self._each = self.prices.message(1, 0, 0) if type(self.prices).message is Costs.message else None
@@ -122,21 +123,24 @@ class Messages:
             self._incoming.setdefault(target, {})[source] = found
         return self._channels[source, target]
 
-    def send(self, source: int, target: int, call: Call, load: Any, elements: Elements) -> Signal:
+    def send(self, source: int, target: int, call: Call, load: Value | Parcel) -> Signal:
         """Send a message. The signal fires when it has found room: one message fits in a channel.
 
         Waiting for room takes no simulated time, as in the original, unless links are shared.
         """
         channel = self._channels.get((source, target)) or self._channel(source, target)
         length = self._each
-        call[LENGTH] = length = self.prices.message(elements, source, target) if length is None else length
+        if length is None:
+            sent = (load,) if isinstance(load, Value) else load.values
+            length = self.prices.message(total_elements(sent), source, target)
+        call[LENGTH] = length
         if self.network is not None:  # it has room when it is over, which takes time
             message = Message(call, load, 0)
             message.room = Signal(message)
             channel.waiting.append(message)
             self.network.send(source, target, AsEvent(call), length, partial(self._sent, channel, message))
             return message.room
-        call[START] = start = self.streams.carry(channel.sends, call[ISSUED], length)
+        call[START] = start = channel.sends.carry(call[ISSUED], length)
         message = Message(call, load, start + length)
         # One message fits, as in the original: a second send waits for the first to be received.
         if channel.ready:
@@ -244,7 +248,7 @@ class Messages:
             self.network.receive(channel.source, channel.target, AsEvent(call), length, message.over, over)
             return message.over
         call[LENGTH] = length
-        call[START] = start = self.streams.carry(channel.arrivals, call[ISSUED], length, message.over)
+        call[START] = start = channel.arrivals.carry(call[ISSUED], length, message.over)
         if signal is None:
             self.engine.moves += 1
         else:

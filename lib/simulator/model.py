@@ -16,13 +16,12 @@ from lib.simulator import attached
 from lib.simulator.dist import SANDBOX, Dist, Group
 from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
-from lib.simulator.stores import Store, _CLASSES
+from lib.simulator.stores import STORE_CLASSES, Store
 from lib.trace.event import NO_BATCHES, STORES
 from lib.trace.trace import Trace
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
-from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
 from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
@@ -121,9 +120,8 @@ class Model(Given):
         self.shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
         self.sandbox = dist.sandbox
         self.final_weights: dict[int, Weight] = {}
-        self.weights, self.opt_states = _CLASSES[0](program, 0), _CLASSES[1](program, 1)
-        self.activations, self.grad_activations = _CLASSES[2](program, 2), _CLASSES[3](program, 3)
-        self.grad_weights = _CLASSES[4](program, 4)
+        stores: Any = [make(program, index) for index, make in enumerate(STORE_CLASSES)]
+        self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights = stores
         # Own attributes for what each operation needs: they save two look-ups, a million times.
         self._costs = dist.prices
         self._forward, self._backward, self._update = dist.flat
@@ -240,7 +238,7 @@ class Model(Given):
         # None, or no value at all, such as a call that was not awaited: the rule complains below.
         except AttributeError:
             away = True
-        if away:
+        if away or weight is None:
             return self._compute("forward", layer, *((inp,) if weight is None else (inp, weight)))
         frame = _frame(1)
         try:
@@ -273,7 +271,7 @@ class Model(Given):
             away = grad.home is not program or weight.home is not program or inp.home is not program  # pyright: ignore
         except AttributeError:
             away = True
-        if away:
+        if away or inp is None or weight is None:
             if inp is None and weight is None and type(grad) is ActivationGrad:
                 return self._compute("backward", layer, grad)
             return self._compute("backward", layer, *((inp, grad) if weight is None else (inp, grad, weight)))
@@ -447,19 +445,17 @@ class Model(Given):
         try:
             # Most messages are one value: it arrives as such, and needs no copy.
             if isinstance(v, Value):
-                load = first = v
-                elements = v.place.elements
+                load, layer, batches = v, v.layer, v.place.batches
                 inputs = (v.number if v.home is program else program.id(v, source),)
             else:
                 load, values = copy_message(v)
                 inputs = tuple([program.id(value, source) for value in values])
-                first, elements = load.values[0] if load.values else None, total_elements(load.values)
+                layer, batches = (values[0].layer, values[0].place.batches) if values else (None, NO_BATCHES)
         except PuzzleError as error:
             self._blame(error)
-        layer, batches = (None, NO_BATCHES) if first is None else (first.layer, first.place.batches)
         call = ["pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank, None]
         program.append(call)
-        return Work(self, call, self.dist.send(self.rank, rank, call, load, elements))
+        return Work(program, call, self.dist.send(self.rank, rank, call, load))
 
     def receive(self, source: int | None = None) -> Work[Any]:
         """Return the next message of rank `source`; without one, the message that is first in simulated time."""
@@ -471,7 +467,7 @@ class Model(Given):
         # Without a source, the message that answers it fills that in.
         call = ["receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source, None]
         program.append(call)
-        return Work(self, call, self.dist.receive(self.rank, source, call))
+        return Work(program, call, self.dist.receive(self.rank, source, call))
 
     def read(self, batches: Iterable[int]) -> Work[Activation]:
         """Return the input data of the batches from the reader of this rank's process, which reads each batch once."""
@@ -484,7 +480,7 @@ class Model(Given):
         about = value.layer, value.place.batches
         call = ["read", *about, (), (), program.clock, None, 0, source, (), (), None, None]
         program.append(call)
-        return Work(self, call, self.dist.read(self.rank, call, value))
+        return Work(program, call, self.dist.read(self.rank, call, value))
 
     def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
         """Issue a collective of a group, for the method of that name. `root` is a rank or a dim, if there is one."""
@@ -530,7 +526,7 @@ class Model(Given):
             signal, position = dist.join(members, self.rank, same, v, call)
         except PuzzleError as error:
             self._blame(error)
-        return Work(self, call, signal, position)
+        return Work(program, call, signal, position)
 
     def _said(self, row: Collective, root: Any, members: Group) -> int:
         """Return what a call says beside its value: the place of its root in the group, or the number of a dim."""

@@ -25,7 +25,6 @@ from lib.values.values import KINDS, Value, made, set_home, set_number
 
 if TYPE_CHECKING:
     from lib.simulator.dist import Dist
-    from lib.simulator.model import Model
 
 BUDGET: Final = 250_000
 """Events that a rank may record by default."""
@@ -305,32 +304,30 @@ class Work(Generic[T]):
 
     __slots__ = ("_call", "_pending", "_result")
 
-    def __init__(self, model: Model, call: Call, signal: Signal, place: int | None = None) -> None:
-        try:
-            program = model.program
-        except AttributeError:
-            said = f"a Work is what an operation of a Model gives; nobody else makes one; got {model!r}"
-            raise ValueError(said) from None
-        self._call = call
+    def __init__(self, program: Recorder, call: Call, signal: Signal, place: int | None = None) -> None:
         # One tuple holds all state until it is awaited: with `__getattr__` Python looks a name up ten times as slowly.
         # `place` is the place in the group, for a collective: its signal brings one result for each member.
-        self._pending: Any = (model, signal, place, len(program.rows), len(program.moved), call)
+        try:
+            self._pending: Any = (program, signal, place, len(program.rows), len(program.moved), call)
+        except AttributeError:
+            said = f"a Work is what an operation of a Model gives; nobody else makes one; got {program!r}"
+            raise ValueError(said) from None
+        self._call = call
         self._result: Any  # once it was awaited
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait until it has happened: the one place that yields to the driver of the coroutines."""
         if (pending := self._pending) is None:
             return self._result
-        model, signal, place, index, moved, call = pending
-        if not model.dist.engine.driving:
-            yield from model.dist.driver.wait(signal, model.rank, call, index)
+        program, signal, place, index, moved, call = pending
+        if not program.world.engine.driving:
+            yield from program.world.driver.wait(signal, program.rank, call, index)
         elif not signal.fired:
             yield signal
         if call[BLOCKING] is not None:  # another task awaited it in the meantime
             return self._result
-        program, value = model.program, signal.value
-        result = value if place is None else value[place]
-        result = None if result is None else _brought(program, call, result)
+        if (result := signal.value) is not None:
+            result = _brought(program, call, result if place is None else result[place])
         self._pending, self._result = None, result
         end = call[START] + call[LENGTH]  # it has happened, so it has a start
         # If nothing was done between call and await, it is one blocking event; else the wait is an event of its own.
@@ -345,7 +342,7 @@ class Work(Generic[T]):
 
     def issued(self) -> tuple[str, Place | None, bool]:
         """Return the operation whose call made it, the place of the call, and whether the rank has worked since."""
-        later: list[Event] = [] if (pending := self._pending) is None else pending[0].program.events[pending[3] :]
+        later: list[Event] = [] if (pending := self._pending) is None else pending[0].events[pending[3] :]
         return self._call[OP], place_at(self._call[SOURCE]), any(event.length for event in later)
 
     def __getattr__(self, name: str) -> Any:

@@ -173,20 +173,19 @@ class Store(dict[Any, T]):
         return self._program.blame(RuleError(facts.NotStored(name, _KINDS[self._index], value)))
 
 
-def _of_its_own(index: int) -> type[Store[Any]]:
-    """Return the class of a store with code of its own for what is called with each value.
+def _with_own_code() -> type[Store[Any]]:
+    """Return the class of a store that has its own copy of what is called for each value.
 
-    Python remembers at each place of a function the class that it met there, and reads a field of a value of that class
-    in a tenth of the time. With one function for all stores it would nearly always meet another one.
+    Python remembers at each place of a function which class it met there, and reads a field of a value of that class in
+    a tenth of the time. One function for all stores would meet another class with nearly every call.
     """
-    methods = {"__setitem__": Store.__setitem__, "pop": Store.pop}
-    own = {
-        name: FunctionType(method.__code__.replace(), _HERE, name, method.__defaults__) for name, method in methods.items()
-    }
+    functions: list[Any] = [Store.__setitem__, Store.pop]  # pyright: ignore[reportUnknownMemberType]
+    own = {f.__name__: FunctionType(f.__code__.replace(), _HERE, f.__name__, f.__defaults__) for f in functions}
     return type("Store", (Store,), {"__slots__": (), **own})
 
 
-_CLASSES = [_of_its_own(index) for index in range(5)]
+STORE_CLASSES = tuple(_with_own_code() for _ in STORES)
+"""The classes of the five stores, which behave alike."""
 
 
 def _similar(key: Any, held: Mapping[Any, Any]) -> Any:

@@ -6,14 +6,15 @@ made once, so that many costs are quick to try. Events are made on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
-from lib.cluster.costs import Costs, Streams
+from lib.cluster.costs import Costs, Stream
 from lib.cluster.reader import Readers
 from lib.errors.exceptions import TraceError
 from lib.record import replace
@@ -250,7 +251,8 @@ class Plan:
     def alone(self, run: Trace, costs: Costs, lengths: list[int], times: Times, scale: Scale | None) -> None:
         """Fill in times if no link is shared: steps do not slow each other."""
         events, (issued, start, length), clocks = self.events, cast("Any", times), [0] * run.ranks
-        streams, readers, ahead = Streams(), Readers(costs, run.mesh), self.partners.ahead if costs.shared else {}
+        streams, readers = defaultdict[Hashable, Stream](Stream), Readers(costs, run.mesh)
+        ahead = self.partners.ahead if costs.shared else {}
         # Not for a run that failed, which ends anywhere, nor for shared links, where a send may wait for room.
         quick, self._again = self._again and run.error is None and not costs.shared, True
         for kind, rank, number, others in self._quick_steps if quick else self.order.steps:
@@ -263,7 +265,7 @@ class Plan:
                 issued[number] = clocks[rank]
                 if events[number].op == "pass_to":
                     length[number] = took = self.known(lengths, rank, number)
-                    start[number] = streams.carry((rank, events[number].peer, "send"), clocks[rank], took)
+                    start[number] = streams[rank, events[number].peer, "send"].carry(clocks[rank], took)
             elif kind == "done":
                 if number in ahead:
                     times.held(number, ahead[number])
@@ -285,11 +287,11 @@ class Plan:
                 length[number] = took = lengths[number]
                 # Store and forward: it can be received when it is complete, and takes its length at this end too.
                 end = start[sent] + length[sent]
-                start[number] = streams.carry((events[number].peer, rank, "receive"), issued[number], took, end)
+                start[number] = streams[events[number].peer, rank, "receive"].carry(issued[number], took, end)
             else:
                 took = self.known(lengths, events[number].group[0], number)
                 # In a meeting `rank` is the number of its group: groups of the same ranks share a stream.
-                begin = streams.carry(rank, max(map(issued.__getitem__, others)), took)
+                begin = streams[rank].carry(max(map(issued.__getitem__, others)), took)
                 for n in others:
                     start[n], length[n] = begin, took
 

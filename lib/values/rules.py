@@ -20,7 +20,17 @@ from lib.values.dims import DIMS, RunSet
 from lib.values.kinds.kind import LayerKind, done
 from lib.values.layers import Shape
 from lib.values.placement import MOST, Place, Schema, keep
-from lib.values.values import Activation, ActivationGrad, Home, OptState, Value, Weight, WeightGrad, made
+from lib.values.values import (
+    Activation,
+    ActivationGrad,
+    Home,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    made,
+    made_with_state,
+)
 
 T = TypeVar("T", bound=Value)
 OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
@@ -75,7 +85,7 @@ def load_weights(
     except (KeyError, TypeError):  # a new one, or no numbers
         place = _loaded(shape, layer, shard, total, dim)
         keep(kind.known_loads, (shard, total, dim), place)
-    return made(Weight, layer, shape.layers, place, 0, home), made(OptState, layer, shape.layers, place, 0, home)
+    return made_with_state(layer, shape.layers, place, 0, home)
 
 
 def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place:
@@ -202,7 +212,7 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
     its output, and what it takes besides. A kind that takes nothing besides has one gradient. A kind that does not need
     its input may be given the gradient of its output alone."""
     # An event has no holes among its values: if the input is left out, the gradient comes first.
-    if grad is None and type(inp) is ActivationGrad:
+    if type(inp) is ActivationGrad and grad is None:
         return _back_alone(shape, layer, inp)
     if (
         # One test, as all of it holds in nearly every call; `_back` finds out what does not, and raises.
@@ -301,8 +311,7 @@ def update(
     # A stale state is a silent mistake: with real numbers the loss would only be a little worse.
     if weight.updates != state.updates:
         raise RuleError(facts.OtherStep(weight, state))
-    updates, layers = weight.updates + 1, shape.layers
-    return made(Weight, layer, layers, place, updates, home), made(OptState, layer, layers, place, updates, home)
+    return made_with_state(layer, shape.layers, place, weight.updates + 1, home)
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib import HIDDEN, LENGTH, LINKS, UNIT, Costs, Links, Mesh, Model, Trace, Uneven, simulate
 from lib.analysis import figures
-from lib.cluster.costs import TICKS, Streams, costs_from, in_units, ticks, units
+from lib.cluster.costs import TICKS, Stream, costs_from, in_units, ticks, units
 from lib.trace.json_format import encode
 from lib.trace.retiming import retime
 from lib.trace.validation import decode
@@ -200,20 +200,20 @@ def test_sums_of_times_are_exact(times: list[float]) -> None:
     )
 )
 def test_a_stream_does_one_thing_at_a_time_as_early_as_it_can(jobs: list[tuple[str, list[int], int]]) -> None:
-    streams = Streams()
+    streams = defaultdict[str, Stream](Stream)
     over: dict[str, int] = {}
     for stream, issued, length in jobs:
-        start = streams.carry(stream, max(issued), length)
+        start = streams[stream].carry(max(issued), length)
         assert start == max(over.get(stream, 0), *issued)
         over[stream] = start + length
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), *[st.integers(0, 50)] * 2, st.integers(0, 9)), max_size=20))
 def test_a_receive_begins_when_it_is_issued_and_its_message_is_sent(jobs: list[tuple[str, int, int, int]]) -> None:
-    streams = Streams()
+    streams = defaultdict[str, Stream](Stream)
     over: dict[str, int] = {}
     for stream, issued, sent, length in jobs:
-        start = streams.carry(stream, issued, length, sent)
+        start = streams[stream].carry(issued, length, sent)
         assert start == max(over.get(stream, 0), issued, sent)
         over[stream] = start + length
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 
-from lib.cluster.costs import Streams
+from lib.cluster.costs import Stream
 from lib.record import table
 
 
@@ -202,7 +202,7 @@ class Clock:
         self.there: dict[Key, int] = {}
         self.waiting: defaultdict[Key, list[int]] = defaultdict(list)
         self.going = [*range(len(order))]
-        self.streams = Streams()
+        self.streams = defaultdict[tuple[str, int, int], Stream](Stream)
         # How many messages went out from a rank to another, and how many receives of these were issued.
         self.sent, self.received = (defaultdict[tuple[int, int], int](int) for _ in range(2))
         self.rooms: dict[Key, Key] = {}  # for each message that was sent the room that it needs
@@ -280,7 +280,7 @@ class Clock:
             elif (place := self.place.get(after)) == rank:
                 self.make(key, now)
             elif self.implied and place is not None:
-                now = self.streams.carry(("send", rank, place), now, self.half)
+                now = self.streams["send", rank, place].carry(now, self.half)
                 self.make(key, now + 2 * self.half)
         elif (begun := BEGINS.get(kind)) in RECEIVES:
             self.make((begun, stage, microbatch), now)
@@ -295,7 +295,7 @@ class Clock:
         if self.scarce and self.sent[channel]:
             self.rooms[key] = self.room(channel, self.sent[channel] - 1)
         self.sent[channel] += 1
-        over = self.streams.carry(("send", *channel), now, self.half) + self.half
+        over = self.streams["send", *channel].carry(now, self.half) + self.half
         self.make(key, over)
         self.arrive(channel, key, (OTHER_END[kind], target, microbatch))
         return over
@@ -319,7 +319,7 @@ class Clock:
         if sent is not None and not self.awaited and not behind:
             self.make(receive, sent + self.half)  # its receive was issued early enough
         elif sent is not None and issued is not None:
-            arrived = self.streams.carry(("receive", *channel), issued, self.half, sent) + self.half
+            arrived = self.streams["receive", *channel].carry(issued, self.half, sent) + self.half
             self.make((f"WAIT_{receive[0]}", *receive[1:]) if behind else receive, arrived)
 
     def make(self, key: Key, time: int) -> None:
