@@ -92,8 +92,8 @@ class Shape:
     items: int
     descriptions: tuple[Layer, ...]
     kinds: Sequence[LayerKind]
-    operands: Sequence[tuple[int, ...]]
-    """The numbers of a layer's operands: its input, and another activation or its weight."""
+    by_number: dict[int, tuple[LayerKind, int, int]]
+    """Of each layer its kind, and the numbers of its operands: its input, and another activation or its weight."""
     usual: bool
     """Whether all layers have the size to which prices apply."""
     activations: Sequence[Schema]
@@ -118,13 +118,13 @@ class Shape:
             described = described[:1]
         give(self, layers=layers, batches=batches, padding=padding, items=batches + padding if padding else batches)
         give(self, descriptions=described, _whole={})
-        give(self, operands=[(*self.of(number), number)[:2] for number in range(layers)])
         # One object for each dim of the step: parts are compared by identity first, and it has their tables.
         dim = cache(Dim)
         kinds, edges = self._made(dim)
         # Only now: gradients depend on all layers that take an activation.
         self._wire(kinds, edges, dim)
         give(self, kinds=kinds * layers if len(described) == 1 else kinds)
+        give(self, by_number={n: (kind, *(*self.of(n), n)[:2]) for n, kind in enumerate(self.kinds)})
         give(self, usual=all(kind.usual and kind.step == 1 for kind in kinds))
 
     def of(self, number: int) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def load_weights(
 ) -> tuple[Weight, OptState]:
     """Return the initial weight and optimizer state of a layer (step 0), or shard `shard` of `total` of both: of its
     rows (`dim` 0) or of its columns (1)."""
-    if type(layer) is not int or not 0 <= layer < shape.layers:
+    if type(layer) is not int or layer not in shape.by_number:
         layer = need_layer(shape, layer, "load_weights")
     kind = shape.kinds[layer]
     try:
@@ -142,22 +142,26 @@ def get_activation(shape: Shape, batches: Iterable[int]) -> Activation:
 
 def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | None = None) -> Activation:
     """Return the activation of layer + 1, of a layer's input and what its kind takes besides."""
-    if type(layer) is not int or not 0 <= layer < shape.layers:
+    if type(layer) is not int or layer not in shape.by_number:
         layer = need_layer(shape, layer, "forward")
-    kind = shape.kinds[layer]
-    if type(inp) is not Activation:
-        need(Activation, inp, "input of forward", "forward")
-    if (type(other) is not Weight or kind.takes != "weight") and type(other) is not OPERANDS[kind.takes]:
-        _need_other("forward", shape, layer, inp, other)
-    first, second = shape.operands[layer]
-    if inp.layer != first or other is None or other.layer != second:
-        _on_its_layers("forward", shape, layer, inp, other)
+    kind, first, second = shape.by_number[layer]
+    if type(inp) is not Activation or type(other) is not Weight or inp.layer != first or other.layer != second:
+        _need_operands("forward", shape, layer, inp, other)
     try:
         # Places that fitted once fit again, so most calls are one look-up and no rule.
         place = kind.known[inp.place, other.place]  # pyright: ignore[reportOptionalMemberAccess]
     except (KeyError, AttributeError):  # a new pair; and None has no place
+        _need_operands("forward", shape, layer, inp, other)
         place = kind.forward(inp, other)
     return made(Activation, layer + 1, shape.layers, place, 0, home)
+
+
+def _need_operands(op: str, shape: Shape, layer: int, inp: Any, other: Any) -> None:
+    """Check that the input, and what is given beside it, are what a layer takes."""
+    need(Activation, inp, f"input of {op}", op)
+    if type(other) is not OPERANDS[shape.kinds[layer].takes]:
+        _need_other(op, shape, layer, inp, other)
+    _on_its_layers(op, shape, layer, inp, other)
 
 
 def _need_other(op: str, shape: Shape, layer: int, inp: Value, other: Any) -> None:
@@ -175,7 +179,7 @@ def _need_other(op: str, shape: Shape, layer: int, inp: Value, other: Any) -> No
 
 def _on_its_layers(op: str, shape: Shape, layer: int, inp: Value, other: Value | None = None) -> None:
     """Check that the input, and what is given beside it, belong to a layer."""
-    first, second = shape.operands[layer]
+    _, first, second = shape.by_number[layer]
     if other is not None:
         _on_layer(op, f"{shape.kinds[layer].takes} of {op}", other, second, layer)
     _on_layer(op, f"input of {op}", inp, first, layer)
@@ -214,22 +218,23 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
     # An event has no holes among its values: if the input is left out, the gradient comes first.
     if type(inp) is ActivationGrad and grad is None:
         return _back_alone(shape, layer, inp)
+    if type(layer) is not int or layer not in shape.by_number:
+        layer = need_layer(shape, layer, "backward")
+    kind, first, _ = shape.by_number[layer]
     if (
         # One test, as all of it holds in nearly every call; `_back` finds out what does not, and raises.
-        type(layer) is not int
-        or not 0 <= layer < shape.layers
-        or type(inp) is not Activation
+        type(inp) is not Activation
         or type(grad) is not ActivationGrad
         or type(other) is not Weight
         or not grad.layer == other.layer == layer
-        or inp.layer != shape.operands[layer][0]
-        or shape.kinds[layer].takes != "weight"
+        or inp.layer != first
     ):
-        layer = _back("backward", shape, layer, inp, grad, other)
-    kind, layers = shape.kinds[layer], shape.layers
+        _back("backward", shape, layer, inp, grad, other)
+    layers = shape.layers
     try:
         besides, place = kind.known_back[inp.place, grad.place, other.place]
     except (KeyError, AttributeError):
+        _back("backward", shape, layer, inp, grad, other)  # whether it takes a weight, too
         besides, place = kind.backward("backward", inp, grad, other)
     if besides is None:
         by_besides = None
@@ -284,7 +289,7 @@ def update(
 
     Of a state that is larger than the weight, only the weight's part is updated and returned.
     """
-    if type(layer) is not int or not 0 <= layer < shape.layers:
+    if type(layer) is not int or layer not in shape.by_number:
         layer = need_layer(shape, layer, "update")
     if type(grad) is not WeightGrad:
         need(WeightGrad, grad, "gradient given to update", "update")
@@ -323,7 +328,7 @@ def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:
 
 def final(shape: Shape, layer: int, weight: Any) -> tuple[()]:
     """Check the weight that a rank hands in as its final weight of a layer. Returns no values."""
-    if type(layer) is not int or not 0 <= layer < shape.layers:
+    if type(layer) is not int or layer not in shape.by_number:
         layer = need_layer(shape, layer, "set_final_weight")
     if type(weight) is not Weight:
         need(Weight, weight, "final weight", "set_final_weight")
