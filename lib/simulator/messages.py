@@ -113,22 +113,24 @@ class Messages:
         self.prices, self.network, self.ranks = dist.prices, dist.network, dist.ranks
         # The length of a message, if it is the same for all: it is needed a million times.
         self._each = self.prices.message(1, 0, 0) if type(self.prices).message is Costs.message else None
-        self._channels: dict[tuple[int, int], Channel] = {}
-        self._incoming: dict[int, dict[int, Channel]] = {}
+        # By receiver, then by sender.
+        self._incoming = defaultdict[int, dict[int, Channel]](dict)
         self._any: dict[int, deque[Receive]] = {}
 
     def _channel(self, source: int, target: int) -> Channel:
-        if (source, target) not in self._channels:
-            found = self._channels[source, target] = Channel(source, target)
-            self._incoming.setdefault(target, {})[source] = found
-        return self._channels[source, target]
+        if source not in self._incoming[target]:
+            self._incoming[target][source] = Channel(source, target)
+        return self._incoming[target][source]
 
     def send(self, source: int, target: int, call: Call, load: Value | Parcel) -> Signal:
         """Send a message. The signal fires when it has found room: one message fits in a channel.
 
         Waiting for room takes no simulated time, as in the original, unless links are shared.
         """
-        channel = self._channels.get((source, target)) or self._channel(source, target)
+        try:
+            channel = self._incoming[target][source]
+        except KeyError:
+            channel = self._channel(source, target)
         length = self._each
         if length is None:
             sent = (load,) if isinstance(load, Value) else load.values
@@ -169,7 +171,8 @@ class Messages:
 
     def unread(self) -> list[tuple[int, int, Any]]:
         """Return the messages that were never received: sender, receiver and event, in order."""
-        found = [(*pair, m.event) for pair, c in self._channels.items() for m in (*c.ready, *c.waiting)]
+        channels = [channel for each in self._incoming.values() for channel in each.values()]
+        found = [(c.source, c.target, m.event) for c in channels for m in (*c.ready, *c.waiting)]
         return sorted(found, key=lambda item: item[:2])
 
     def receive(self, rank: int, source: int | None, call: Call) -> Signal:
@@ -180,7 +183,10 @@ class Messages:
         """
         queue = self._any.get(rank)
         if source is not None:
-            channel = self._channels.get((source, rank)) or self._channel(source, rank)
+            try:
+                channel = self._incoming[rank][source]
+            except KeyError:
+                channel = self._channel(source, rank)
             if channel.ready and not queue:
                 return self._take(channel, call, None if self.network is None else Signal())
             wanted = Receive(call, rank, source)
@@ -197,7 +203,7 @@ class Messages:
 
     def _first(self, rank: int) -> Channel | None:
         """Return the incoming channel whose message is first in simulated time; of equals the lowest source."""
-        ready = [c for c in self._incoming.get(rank, {}).values() if c.ready]
+        ready = [c for c in self._incoming[rank].values() if c.ready]
         # Never by which rank was stepped first: that is an accident of our own order.
         return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
 
