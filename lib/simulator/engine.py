@@ -202,7 +202,7 @@ class Engine:
         """
         self._own = [_Task(name, coroutine) for name, coroutine in enumerate(coroutines)]
         # First in, first out: none starves, and every run is the same. Any order would do: see `order`.
-        self._ready = deque(self._own)
+        self._ready.extend(self._own)
         self.driving = True
         self.go_on(order)
         if self.parked():
@@ -213,13 +213,15 @@ class Engine:
 
     def go_on(self, order: Callable[[list[int]], Sequence[int]] | None = None) -> None:
         """Step coroutines until none can move. After a Failed it may be called again, for those that still can."""
+        ready, step = self._ready, self._step
         # Choices only when none can run: until then a coroutine may still do something earlier.
-        while self._ready or self.choose():
-            if order is not None and len(self._ready) > 1:
-                by_name = {task.name: task for task in self._ready}
-                self._ready = deque(by_name[name] for name in order(sorted(by_name)))
-            if self._ready:
-                self._step(self._ready.popleft())
+        while ready or self.choose():
+            if order is not None and len(ready) > 1:
+                by_name = {task.name: task for task in ready}
+                ready.clear()
+                ready.extend([by_name[name] for name in order(sorted(by_name))])
+            if ready:
+                step(ready.popleft())
 
     def _step(self, task: _Task) -> None:
         self._current = task

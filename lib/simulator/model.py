@@ -334,17 +334,14 @@ class Model(Given):
 
     def set_final_weight(self, layer: int, weight: Weight) -> None:
         """Hand in the updated weight (or shards) of a layer as this rank's result."""
-        program = self.program
-        if getattr(weight, "home", None) is not program:
-            self._compute("set_final_weight", layer, weight)
-        else:
-            frame = _frame(1)
-            try:
-                rules.final(self.shape, layer, weight)
-            except PuzzleError as error:
-                self._blame(error)
-            now, used = program.clock, (weight.number,)
-            program.did(("set_final_weight", weight.layer, used, 0, 0, now, 0, frame.f_code, frame.f_lasti, ()))
+        program, frame = self.program, _frame(1)
+        code, instruction = frame.f_code, frame.f_lasti
+        try:
+            rules.final(self.shape, layer, weight)
+            used = (weight.number if weight.home is program else program.id(weight, (code, instruction)),)
+        except PuzzleError as error:
+            self._blame(error)
+        program.did(("set_final_weight", weight.layer, used, 0, 0, program.clock, 0, code, instruction, ()))
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -484,12 +481,11 @@ class Model(Given):
 
     def _communicate(self, op: str, v: Any, layer: int | None, group: Any, root: Any = None) -> Work[Any]:
         """Issue a collective of a group, for the method of that name. `root` is a rank or a dim, if there is one."""
-        frame, program, dist = _frame(2), self.program, self.dist
-        if MARK in frame.f_code.co_filename:  # in a given helper: the line that calls it
+        frame, program, dist, row = _frame(2), self.program, self.dist, COLLECTIVES[op]
+        if MARK in (code := frame.f_code).co_filename:  # in a given helper: the line that calls it
             frame = student_frame(frame) or frame
-        source = (frame.f_code, frame.f_lasti)
-        row = COLLECTIVES[op]
-        said, arg = 0, ()
+            code = frame.f_code
+        source, said, arg = (code, frame.f_lasti), 0, ()
         try:
             members = dist.everybody if group is None else dist.group(self.rank, group)
             if row.root is not None or root is not None:
