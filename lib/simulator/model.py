@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from lib.cluster.costs import units
+from lib.cluster.costs import Costs, units
 from lib.errors.exceptions import Given, PuzzleError, RuleError
 from lib.errors.source_lines import MARK, student_frame
 from lib.errors.wording import plain, written
@@ -22,8 +22,9 @@ from lib.trace.trace import Trace
 from lib.values import facts, rules
 from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
+from lib.values.layers import Shape
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
-from lib.values.placement import MOST
+from lib.values.placement import MOST, give
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
@@ -91,6 +92,26 @@ class Model(Given):
 
     given = _GIVEN
     __slots__ = ("__dict__", "__weakref__", "_backward", "_costs", "_forward", "_update", *_HELD)
+    rank: int
+    RANKS: int
+    LAYERS: int
+    BATCHES: int
+    PADDING: int
+    dist: Dist
+    program: Recorder
+    shape: Shape
+    sandbox: bool
+    final_weights: dict[int, Weight]
+    weights: Store[Weight]
+    opt_states: Store[OptState]
+    activations: Store[Activation]
+    grad_activations: Store[ActivationGrad]
+    grad_weights: Store[WeightGrad]
+    # Copies of what each operation needs: they save two look-ups, a million times.
+    _costs: Costs
+    _forward: int | None
+    _backward: int | None
+    _update: int | None
 
     def __init__(
         self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1, padding: int = 0
@@ -115,17 +136,13 @@ class Model(Given):
         if dist.failure is not None:
             raise ValueError("this Dist has seen a run that failed; make a new one: dist = Dist(...)")
         program = Recorder(rank, dist, dist.budget)
-        self.RANKS, self.LAYERS, self.BATCHES, self.PADDING = dist.ranks, layers, batches, padding
-        self.dist, self.program = dist, program
-        self.shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
-        self.sandbox = dist.sandbox
-        self.final_weights: dict[int, Weight] = {}
-        stores: Any = [make(program, index) for index, make in enumerate(STORE_CLASSES)]
-        self.weights, self.opt_states, self.activations, self.grad_activations, self.grad_weights = stores
-        # Own attributes for what each operation needs: they save two look-ups, a million times.
-        self._costs = dist.prices
-        self._forward, self._backward, self._update = dist.flat
-        self.rank = rank
+        shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
+        stores = [make(program, index) for index, make in enumerate(STORE_CLASSES)]
+        # At once and not one by one: each would be asked whether it may be set, a third of what a Model takes.
+        give(self, RANKS=dist.ranks, LAYERS=layers, BATCHES=batches, PADDING=padding, dist=dist, program=program)
+        give(self, shape=shape, sandbox=dist.sandbox, final_weights={}, **dict(zip(STORES, stores, strict=True)))
+        forward, backward, update = dist.flat
+        give(self, _costs=dist.prices, _forward=forward, _backward=backward, _update=update, rank=rank)
 
     # -- where it is, what it holds -----------------------------------------------------------------------------
 

@@ -36,9 +36,8 @@ class Store(dict[Any, T]):
     __slots__ = ("_index", "_out", "_program")
 
     def __init__(self, program: Recorder, index: int) -> None:
-        super().__init__()
-        self._program = program
-        self._index, self._out = index, ~index  # the way in and the way out (see `Recorder`)
+        # The way in and the way out (see `Recorder`).
+        self._program, self._index, self._out = program, index, ~index
 
     @property
     def name(self) -> str:
