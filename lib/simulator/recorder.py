@@ -332,8 +332,13 @@ class Work(Generic[T]):
         if (pending := self._pending) is None:
             return self._result
         model, signal, place, index, moved, call = pending
-        if not model.dist.engine.driving:
-            yield from model.dist.driver.wait(signal, model.rank, call, index)
+        if not (engine := model.dist.engine).driving:
+            if (future := model.dist.driver.wait(signal, model.rank, call, index)) is not None:
+                try:
+                    yield future
+                finally:
+                    engine.waiting.pop((model.rank, signal), None)
+                    engine.moves += 1
         elif not signal.fired:
             yield signal
         if call[BLOCKING] is not None:  # another task awaited it in the meantime
