@@ -14,7 +14,7 @@ import asyncio
 import asyncio.base_events
 import inspect
 import sys
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from math import isfinite, ulp
@@ -98,8 +98,8 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
 
     # -- waiting for signals --------------------------------------------------------------------------------------
 
-    def wait(self, signal: Signal, name: int, call: Call, index: int) -> Generator[Any, None, None]:
-        """Wait for a signal, even one that has fired: other tasks of the coroutine come first.
+    def wait(self, signal: Signal, name: int, call: Call, index: int) -> asyncio.Future[None]:
+        """Return what coroutine `name` has to yield, even for a signal that has fired: other tasks of it come first.
 
         With several tasks, what one does next depends on which went on before. That must not depend on the order of
         ranks, so a wait goes on only when no task can run: all signals that fire without it are known then.
@@ -107,18 +107,14 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
         engine = self.engine
         # Its own future for each wait: several tasks of a rank may wait for one signal, and go on one at a time.
         future = self.create_future()
+        future._asyncio_future_blocking = True  # to be yielded, as its `__await__` does
         if signal.fired:
             self._over([(name, call, index, future)])
         else:
             signal.waiters.append((name, call, index, future))
-        here = (name, signal)
-        engine.waiting[here] = None
+        engine.waiting[name, signal] = None
         engine.moves += 1
-        try:
-            yield from future
-        finally:
-            engine.waiting.pop(here, None)
-            engine.moves += 1
+        return future
 
     def _over(self, waits: Iterable[tuple[int, Call, int, asyncio.Future[None]]]) -> None:
         for name, call, index, future in waits:

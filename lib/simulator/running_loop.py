@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final
@@ -38,32 +38,35 @@ class _Wait:
     waiting half as slow again.
     """
 
-    __slots__ = ("_asyncio_future_blocking", "_callbacks", "_loop", "_signal", "error")
+    __slots__ = ("_asyncio_future_blocking", "_loop", "_signal", "callbacks", "error")
 
     def __init__(self, signal: Signal, loop: asyncio.AbstractEventLoop) -> None:
         self._asyncio_future_blocking, self._loop, self._signal = True, loop, signal
-        self._callbacks: list[tuple[Context, Callable[[_Wait], object]]] = []
+        self.callbacks: tuple[tuple[Context, Callable[[Any], object]], ...] = ()
         self.error: BaseException | None = None  # why it will never fire, or its waiter has given up
 
-    def add_done_callback(self, callback: Callable[[_Wait], object], *, context: Context | None = None) -> None:
-        self._callbacks.append((context or copy_context(), callback))
+    def add_done_callback(self, callback: Callable[[Any], object], *, context: Context | None = None) -> None:
+        self.callbacks += ((context or copy_context(), callback),)
 
     def cancel(self, msg: object = None) -> bool:
         if self._signal.fired or self.error is not None:
             return False
         self.error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
-        self._loop.call_soon(self.go_on)
+        self._loop.call_soon(_go_on, (self,), self)
         return True
-
-    def go_on(self) -> None:
-        """Let the task go on; a second call does nothing."""
-        callbacks, self._callbacks = self._callbacks, []
-        for context, callback in callbacks:
-            context.run(callback, self)
 
     def result(self) -> None:
         if self.error is not None:
             raise self.error
+
+
+def _go_on(waits: Iterable[_Wait], over: asyncio.Future[None] | _Wait) -> None:
+    """Let the tasks of some waits go on; a second call does nothing. A task asks what it is given for its result: a
+    future of asyncio that is `over` gives it without a step of Python, and a wait raises its error."""
+    for wait in waits:
+        callbacks, wait.callbacks = wait.callbacks, ()
+        for context, callback in callbacks:
+            context.run(callback, over if wait.error is None else wait)
 
 
 class RunningLoop:
@@ -79,26 +82,23 @@ class RunningLoop:
         self._patience = Patience(engine.progress)
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
+        # A future that is over. (Of a `cached_property` Python would look up all other attributes more slowly.)
+        self._over: asyncio.Future[None] | None = None
 
-    def wait(self, signal: Signal, name: int, call: Call, index: int) -> Generator[Any, None, None]:
-        """Wait, as coroutine `name`, for a signal to fire."""
+    def wait(self, signal: Signal, name: int, call: Call, index: int) -> _Wait | None:
+        """Return what coroutine `name` yields until a signal fires; None if it has fired."""
         if signal.fired:
-            return
+            return None
         engine = self.engine
         if name not in self.tasks:
             self.adopt_current(name)
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         signal.waiters.append(wait := _Wait(signal, self.loop))
-        here = (name, signal)
-        engine.waiting[here] = None
+        engine.waiting[name, signal] = None
         engine.moves += 1
         if not (self._ticking or self.waking):
             self.watch()
-        try:
-            yield wait
-        finally:
-            engine.waiting.pop(here, None)
-            engine.moves += 1
+        return wait
 
     def wake(self, waits: Sequence[_Wait]) -> None:
         """Let all waiters of one signal go on; there is at least one."""
@@ -106,9 +106,11 @@ class RunningLoop:
         self.waking += 1
 
     def _go_on(self, waits: Iterator[_Wait]) -> None:
+        if self._over is None:
+            self._over = self.loop.create_future()
+            self._over.set_result(None)
         try:
-            for wait in waits:
-                wait.go_on()
+            _go_on(waits, self._over)
         except BaseException:  # an interrupt in one of them: the others go on all the same
             self._go_on(waits)
             raise

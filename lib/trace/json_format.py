@@ -61,8 +61,8 @@ def set_text(items: Iterable[int]) -> str:
 
 
 class Numbers:
-    """Numbers things in the order in which they come. Known ones are found by identity first: a group or a set may be
-    long, and most events share theirs."""
+    """Numbers things in the order in which they come. Known ones are found by identity first: a group may be long, the
+    hash of a line's code goes through all of it, and most events share theirs."""
 
     def __init__(self) -> None:
         self.items: dict[Any, int] = {}
@@ -92,11 +92,10 @@ def _row(value: Value) -> list[Any]:
     return made
 
 
-def _new(numbers: list[int], known: int) -> list[int]:
-    """Return where each new number, from `known` on, first stands."""
-    after = max(numbers, default=-1) + 1
-    first = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True)) if after > known else {}
-    return [first[number] for number in range(known, after)]
+def _new(numbers: list[int], new: range) -> list[int]:
+    """Return where each new number first stands: each after the one before, since they were given in this order."""
+    at = 0
+    return [at := numbers.index(number, at) for number in new]
 
 
 # -- out --------------------------------------------------------------------------------------------------------
@@ -107,9 +106,9 @@ class _Writer:
 
     def __init__(self, run: Trace, lines: bool) -> None:
         self.run, self.lines = run, lines
-        self.places, self.groups, self.sets = Numbers(), Numbers(), Numbers()
-        # The rows of these tables, numbered when first met; and where each first stood.
-        self.calls, self.rows = (defaultdict[Any, int](count().__next__) for _ in range(2))
+        self.places, self.groups = Numbers(), Numbers()
+        # The rows of these tables, numbered when first met (a set keeps its hash); and where each first stood.
+        self.calls, self.rows, self.sets = (defaultdict[Any, int](count().__next__) for _ in range(3))
         self.names: dict[str, list[str]] = {"calls": [], "values": []}
         self.values: list[list[Any]] = []
         self.before: dict[str, tuple[Any, Any]] = {}
@@ -140,7 +139,7 @@ class _Writer:
         return {
             "calls": self.once("calls", called, lambda: self.calls_of(where, *called)),
             "layers": self.once("layers", [e.layer for e in events]),
-            "batches": self.sets.column([e.batches for e in events], set_text),
+            "batches": [*map(self.sets.__getitem__, map(frozenset, [e.batches for e in events]))],
             "places": self.once("places", sources, lambda: self.places.column(sources, self.run.line)),
             "issued": self.once("issued", [e.issued for e in events]),
             "start": self.once("start", [e.start for e in events]),
@@ -159,14 +158,14 @@ class _Writer:
             args = [(i - arg[0],) if ops[i] == "wait" and arg else arg for i, arg in enumerate(args)]
         own, known = self.groups.column(groups, lambda group: group or None), len(self.calls)
         numbers = [*map(self.calls.__getitem__, zip(ops, args, own, *rest, strict=True))]
-        self.names["calls"] += [f"{where}.events[{i}]" for i in _new(numbers, known)]
+        self.names["calls"] += [f"{where}.events[{i}]" for i in _new(numbers, range(known, len(self.calls)))]
         return numbers
 
     def rows_of(self, values: Sequence[Value | None], where: str) -> list[int]:
         """Return the numbers of values' rows. Values of one class, step and place share one."""
         rows, known = self.rows, len(self.rows)
-        numbers = [-1 if v is None else rows[type(v), v.layers, v.updates, id(v.place)] for v in values]
-        for value in [value for at in _new(numbers, known) if (value := values[at]) is not None]:
+        numbers = [-1 if v is None else rows[type(v), v.layers, v.updates, v.place] for v in values]
+        for value in [value for at in _new(numbers, range(known, len(rows))) if (value := values[at]) is not None]:
             self.values.append(_row(value))
             self.names["values"].append(f"{where}.values: {value.kind} of layer {value.layer}")
         return numbers
@@ -210,7 +209,7 @@ class _Writer:
             "mesh": None if run.mesh is None else run.mesh.to_json(),
             "places": [list(place) for place in self.places.items],
             "groups": [list(group) for group in self.groups.items],
-            "sets": [*self.sets.items],
+            "sets": [*map(set_text, self.sets)],
             "calls": [[op, list(arg), *rest] for op, arg, *rest in self.calls],
             "values": self.values,
             "unit": unit, "programs": programs,

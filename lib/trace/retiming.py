@@ -228,11 +228,8 @@ class Plan:
 
     def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
         """Return the times of all events, given their `lengths` with all links to themselves."""
-        events = self.events
-        # Events that are never reached, in a run that failed, keep their recorded times.
-        issued, length = ([*map(attrgetter(name), events)] for name in ("issued", "length"))
-        start: list[int | None] = [None] * len(events)
-        times = Times(issued, start, length)
+        issued, length = map(list[int], self._recorded)
+        times = Times(issued, [None] * len(issued), length)
         try:
             # Shared links need the order of simulated time; without them any order of the steps will do.
             if costs.shared:
@@ -261,6 +258,14 @@ class Plan:
                 length[did] = lengths[did]
                 *begun, clocks[rank] = accumulate(length[did], initial=clocks[rank])
                 issued[did] = start[did] = begun
+            elif kind == "received":
+                now, there, length[number] = clocks[rank], start[others[0]] + length[others[0]], lengths[number]
+                issued[number], start[number] = now, there if there > now else now
+                clocks[rank] = start[number] + length[number]
+            elif kind == "sent":
+                issued[number] = start[number] = clocks[rank]
+                length[number] = self.known(lengths, rank, number)
+                clocks[rank] += length[number]
             elif kind == "issue":
                 issued[number] = clocks[rank]
                 if events[number].op == "pass_to":
@@ -270,14 +275,6 @@ class Plan:
                 if number in ahead:
                     times.held(number, ahead[number])
                 clocks[rank] = times.awaited(clocks[rank], number, others)
-            elif kind == "received":
-                issued[number], length[number] = clocks[rank], lengths[number]
-                start[number] = max(clocks[rank], start[others[0]] + length[others[0]])
-                clocks[rank] = start[number] + length[number]
-            elif kind == "sent":
-                issued[number] = start[number] = clocks[rank]
-                length[number] = self.known(lengths, rank, number)
-                clocks[rank] += length[number]
             elif kind == "read":
                 times.read(readers, rank, number, events[number], scale)
             elif kind == "pass":
@@ -294,6 +291,11 @@ class Plan:
                 begin = streams[rank].carry(max(map(issued.__getitem__, others)), took)
                 for n in others:
                     start[n], length[n] = begin, took
+
+    @cached_property
+    def _recorded(self) -> list[list[int]]:
+        """The recorded times of issue and lengths, which events that are never reached in a run that failed keep."""
+        return [[*map(attrgetter(name), self.events)] for name in ("issued", "length")]
 
     @cached_property
     def _quick_steps(self) -> list[tuple[str, int, int, tuple[int, ...]]]:
