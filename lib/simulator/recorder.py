@@ -320,13 +320,13 @@ class Work(Generic[T]):
         if (pending := self._pending) is None:
             return self._result
         program, signal, place, index, moved, call = pending
-        if not (engine := program.world.engine).driving:
-            if (future := program.world.driver.wait(signal, program.rank, call, index)) is not None:
-                try:
-                    yield future
-                finally:
-                    engine.waiting.pop((program.rank, signal), None)
-                    engine.moves += 1
+        engine = program.world.engine
+        if not engine.driving and (future := program.world.driver.wait(signal, program.rank, call, index)) is not None:
+            try:
+                yield future
+            finally:
+                engine.waiting.pop((program.rank, signal), None)
+                engine.moves += 1
         elif not signal.fired:
             yield signal
         if call[BLOCKING] is not None:  # another task awaited it in the meantime
