@@ -7,15 +7,15 @@ history (a `Flaw`), if any. Whether a flaw matters depends on how the value is u
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise, repeat
-from operator import attrgetter, itemgetter
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.record import replace
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
 from lib.trace.order import outcome
-from lib.trace.retiming import Plan, Times, plan_of
+from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import DATA, LOADS, OPERATIONS, READS, Operation
@@ -36,8 +36,6 @@ class Flaw(NamedTuple):
 
 
 LOADED = LOADS | DATA
-PLAIN = {int, frozenset, type(None)}
-"""The classes of what events state of layers, batches and times: another one may claim to equal anything."""
 _Load = tuple[int, Event]
 
 
@@ -60,6 +58,7 @@ class _Rebuild:
         # What the events are about, which is worked out anew: the given ones must not change.
         self.layers = [event.layer for event in self.plan.events]
         self.batches = [event.batches for event in self.plan.events]
+        self.stated = [*self.layers], [*self.batches]
         self.flaws: dict[tuple[int, int], Flaw] = {}
         self.finals: dict[tuple[int, int], tuple[int, Weight, Flaw | None]] = {}
         # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it. Left
@@ -302,7 +301,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     except TraceError:
         if run.error is None:
             raise
-    if not (_stated(events, "layer", state.layers) and _stated(events, "batches", state.batches)):
+    if not all(map(_equal, state.stated, (state.layers, state.batches))):
         for number, (event, layer, batches) in enumerate(zip(events, state.layers, state.batches, strict=True)):
             events[number] = event = event.copy()
             event.layer, event.batches = layer, batches
@@ -310,7 +309,8 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
         # The plan was made on the way, from trusted values: later timing need not go through the run again.
         state.run.answers[plan_of] = plan
         times = plan.times(state.run, run.costs, plan.lengths(run.costs.on(run.mesh)))
-        if not all(map(_stated, repeat(events), Times._fields, times)):
+        stated = [event.issued for event in events], [event.start for event in events], [e.length for e in events]
+        if not all(map(_equal, stated, times)):  # else they need no copies
             events[:] = map(Event.at, events, *times)
     for program, values, (first, after) in zip(state.run.programs, state.values, pairwise(plan.first), strict=True):
         program.events, program.values = tuple(events[first:after]), tuple(values)  # now they are made
@@ -318,7 +318,6 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     return Rebuilt(state.run, state.flaws, finals)
 
 
-def _stated(events: Sequence[Event], field: str, anew: Sequence[object]) -> bool:
-    """Tell whether events state in a field what was worked out anew: then they need no copies."""
-    stated = [*map(attrgetter(field), events)]
-    return {*map(type, stated)} <= PLAIN and stated == anew
+def _equal(stated: Sequence[object], anew: Sequence[object]) -> bool:
+    """Tell whether what events state is what was worked out anew, in plain Python: other classes may say anything."""
+    return {*map(type, stated)} <= {int, frozenset, type(None)} and stated == anew
