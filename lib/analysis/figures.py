@@ -123,8 +123,7 @@ def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[E
     """
     lives, stays, over = trace.lifetimes()[rank], stays_of(trace)[rank], len(trace.programs[rank].events)
     values, born, last = lives.values, lives.born, lives.last
-    change: list[Elements] = [0] * (over + 2)
-    earliest = over + 1
+    change, earliest = list[Elements]([0]) * (over + 2), over + 1
     for number in numbers:
         value = values[number]
         if value is None:
@@ -162,8 +161,7 @@ def _alive(trace: Trace, rank: int, number: int, hidden: bool) -> Alive:
 def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
     """Return the highest peak of each rank: how much, at which event, and when; on ties the first. None for a rank that
     has no timed operation."""
-    found: list[tuple[Elements, int, int] | None] = []
-    known: dict[object, list[Elements]] = {}
+    found, known = list[tuple[Elements, int, int] | None](), dict[object, list[Elements]]()
     samples = by_twin(trace, lambda rank: [n for n, e in enumerate(trace.programs[rank].events) if e.op in TIMED])
     for program, lives, twin, timed in zip(trace.programs, trace.lifetimes(), twins(trace), samples, strict=True):
         # Twins whose values are equally large and live equally long have the same memory at each event.
@@ -179,14 +177,17 @@ def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
     return found
 
 
+def highest(trace: Trace) -> tuple[Elements, int, int, int]:
+    """Return the highest peak of any rank: how much, at which event, when, and the rank; on ties the lowest."""
+    every = [(*best, rank) for rank, best in enumerate(peaks(trace)) if best is not None]
+    return max(every, key=itemgetter(0), default=(0, 0, 0, 0))
+
+
 @kept
 def peak(trace: Trace) -> Peak:
-    """Return the highest peak of any rank, and when it is; on ties the lowest rank's."""
-    highest = [(best, rank) for rank, best in enumerate(peaks(trace)) if best is not None]
-    if not highest:
-        return Peak(0, 0, 0, 0, ())
-    (total, index, time), rank = max(highest, key=lambda one: one[0][0])
-    return Peak(rank, index, time, total, alive_at(trace, rank, index))
+    """Return the same, with all that was alive then."""
+    total, index, time, rank = highest(trace)
+    return Peak(rank, index, time, total, alive_at(trace, rank, index) if total else ())
 
 
 def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
@@ -195,9 +196,8 @@ def printed_peak(trace: Trace) -> tuple[Elements, int, int]:
     variable."""
     best: tuple[Elements, int, int] | None = None
     for program in trace.programs:
-        values, moves = program.values, program.moves
+        values, moves, at = program.values, program.moves, 0
         stored: Elements = 0
-        at = 0
         for index, event in enumerate(program.events):
             while at < len(moves) and moves[at][0] <= index:
                 _, _, number, change = moves[at]

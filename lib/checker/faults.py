@@ -132,7 +132,8 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
             # Only the first rank with a wrong weight is told, and what is missing from all of them.
-            wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in here)
+            odd = [one for one in here if one[2].step != 1 or one[3] is not None]
+            wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in odd)
             parts = tuple([id(weight.place) for _, _, weight, _ in here])
             missing = None if parts in complete else _missing(here, trace)
             for fault in (next(filter(None, wrong), None), missing):
@@ -314,7 +315,7 @@ def _kept(program: Program, stays: Mapping[int, Sequence[Stay]]) -> list[int]:
     # A final weight counts even if no store holds it: handing it in keeps it.
     there.update([number for event in program.events if event.op in HANDS_IN for number in event.inputs])
     # Sorted, since a set has no order and the first wrong one is told.
-    return [number for number in sorted(there) if isinstance(program.values[number], Weight | OptState)]
+    return [number for number in sorted(there) if type(program.values[number]) in (Weight, OptState)]
 
 
 def _afterwards(

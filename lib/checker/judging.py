@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from lib.analysis import figures
@@ -28,7 +27,7 @@ from lib.errors.wording import counted, more, with_article
 from lib.record import replace
 from lib.trace.event import STORE, STORES, Program
 from lib.trace.lifetimes import by_twin, never_awaited
-from lib.trace.order import messages
+from lib.trace.order import messages, operations_in
 from lib.trace.rebuild import Rebuilt, rebuild
 from lib.trace.trace import ModelLike, Trace, trace_of, without_collector
 from lib.values.operations import READS
@@ -79,12 +78,12 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
     remarks += fed(timed)
     remarks += forgotten(timed, hidden, judged=len(goals) > 1 and not faults)
     remarks += stale if record is None else []
-    end, top = figures.end(timed), figures.peak(timed)
+    end, (elements, _, _, most) = figures.end(timed), figures.highest(timed)
     # Counting what is sent takes a pass over all collectives, so it is done only where it matters.
     limited = any(goal.sent is not None for goal in goals)
     sent = 0.0 if record is None or (faults and not limited) else figures.most_sent(timed)
     # Exact up to here, for sums of fractions; a goal is compared with the number that is printed.
-    memory = float(top.elements)
+    memory = float(elements)
     counting, notes = len(goals), list[str]()
     if record is not None or any(not goal.allows(end, memory) for goal in goals):
         counting, notes = _against(trace, timed, record, goals, (end, memory, sent), None if faults else rebuilt)
@@ -95,7 +94,7 @@ def judge(trace: Trace, record: Puzzle | None, goals: Sequence[Goal], sandbox: b
         time=end,
         printed=figures.printed(timed),
         memory=memory,
-        rank=top.rank,
+        rank=most,
         faults=tuple(faults),
         notes=(*remarks, *notes),
         goals=tuple(goal._replace(reached=goal.allows(end, memory) and n < counting) for n, goal in enumerate(goals)),
@@ -197,8 +196,7 @@ def _strays(program: Program) -> list[tuple[int, int]]:
 
 def fed(trace: Trace) -> Iterator[str]:
     """Yield how much was read and copied, if the run uses a reader."""
-    ops = attrgetter("op")
-    if trace.error is None and not all(READS.isdisjoint(map(ops, program.events)) for program in trace.programs):
+    if trace.error is None and not READS.isdisjoint(operations_in(trace)):
         from lib.analysis.feeding import words
 
         yield f"{words(trace)}."

@@ -12,7 +12,6 @@ from bisect import bisect
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain, compress
-from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple
 
 from lib.cluster.reader import process_of
@@ -67,11 +66,17 @@ class Passage(NamedTuple):
 
 
 @kept
+def operations_in(run: Trace) -> set[str]:
+    """Return the names of all operations of a run."""
+    return {event.op for program in run.programs for event in program.events}
+
+
+@kept
 def messages(run: Trace) -> list[Passage]:
     """Return all messages of a run, in the order of their senders' programs."""
     received: dict[tuple[int, int], deque[int]] = defaultdict(deque)
-    if not any("pass_to" in map(attrgetter("op"), program.events) for program in run.programs):
-        return []  # most runs pass none: found without a Python step for each event
+    if "pass_to" not in operations_in(run):
+        return []
     for program in run.programs:
         for number, event in enumerate(program.events):
             if event.op == "receive" and event.peer is not None and event.start is not None:

@@ -7,6 +7,7 @@ history (a `Flaw`), if any. Whether a flaw matters depends on how the value is u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple, cast
 
@@ -49,38 +50,39 @@ class Rebuilt(NamedTuple):
 class _Rebuild:
     def __init__(self, run: Trace, timed: bool) -> None:
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
-        # Copies: layers, batches and times are written anew, and the given run must not change.
-        copies = [tuple(map(Event.copy, program.events)) for program in run.programs]
-        made = zip(run.programs, copies, self.values, strict=True)
-        self.run = replace(run, programs=[Program(p.rank, events, values, p.moves) for p, events, values in made])
+        # Events of another class could say something else each time they are asked.
+        mine = [p.events if {*map(type, p.events)} <= {Event} else [*map(Event.copy, p.events)] for p in run.programs]
+        every = [Program(p.rank, events, p.values, p.moves) for p, events in zip(run.programs, mine, strict=True)]
+        self.run = replace(run, programs=every)
         self.plan, self.timed = Plan(self.run), timed
-        self.recorded = run.programs
+        # What the events are about, which is worked out anew: the given ones must not change.
+        self.layers = [event.layer for event in self.plan.events]
+        self.batches = [event.batches for event in self.plan.events]
+        self.stated = [*self.layers], [*self.batches]
         self.flaws: dict[tuple[int, int], Flaw] = {}
-        self.finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]] = {}
+        self.finals: dict[tuple[int, int], tuple[int, Weight, Flaw | None]] = {}
         # By rank, each value that was loaded and is not used yet, with its load and the number of loads before it. Left
         # empty for ranks that load everything once, as they cannot reload.
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
-        self.again = [_loads_again(program.events) for program in run.programs]
+        self.again = [*map(_loads_again, mine)]
         # The event that is made anew, for the error that it may end in.
         self.event: Event | None = None
         # Which load owns which part of each tensor in use (by rank, kind and layer): of its columns if these are cut,
         # else of its rows. Each row shard crosses each column shard.
         self.used: dict[tuple[tuple[int, str, int], bool], Owners[_Load]] = {}
-        # The results of a communication, by its number, until its rank has waited for it.
+        # What a communication sends, by its number, until it takes place; its results until its rank has waited.
+        self.sent: dict[int, list[Value]] = {}
         self.results: dict[int, tuple[Sequence[Value], list[Flaw | None]]] = {}
 
     def inputs(self, rank: int, event: Event) -> list[Value]:
         """Return the values that an event uses. Loaded values count as loaded once they are used."""
         mine, loaded, numbers = self.values[rank], self.loaded[rank], event.inputs
-        # All at once, without a Python step for each: a run has a million of them.
-        try:
-            found: list[Any] = [*map(mine.__getitem__, numbers)]
-        except IndexError:  # one of another rank: members of a collective that name its group in different orders
-            found = [None]
-        if not all(found):  # a value is true
-            missing = next(number for number in numbers if number >= len(mine) or mine[number] is None)
-            raise TraceError(f"rank {rank} uses value {missing} before it exists")
+        found: list[Any] = []
+        for number in numbers:
+            if number >= len(mine) or (value := mine[number]) is None:
+                raise TraceError(f"rank {rank} uses value {number} before it exists")
+            found.append(value)
         if loaded and not loaded.keys().isdisjoint(numbers):
             for number in numbers:
                 if number in loaded:
@@ -126,8 +128,8 @@ class _Rebuild:
         outputs, mine = event.outputs, self.values[rank]
         if len(values) != len(outputs):
             raise TraceError(f"rank {rank}: {event.op} has {len(values)} results, the Trace says {len(outputs)}")
-        for number, value in zip(outputs, values, strict=True):
-            mine[number] = value
+        for place, number in enumerate(outputs):
+            mine[number] = values[place]
         if flaws:  # empty if no value has one
             found = zip(outputs, flaws, strict=False)
             self.flaws.update({(rank, number): flaw for number, flaw in found if flaw is not None})
@@ -142,23 +144,16 @@ class _Rebuild:
 
     def do(self, rank: int, first: int, after: int) -> None:
         """Run the events of a rank anew from one up to another, all without communication."""
-        shape, plan, timed, flaws, mine = self.run.shape, self.plan, self.timed, self.flaws, self.values[rank]
-        loaded, again, value_of = self.loaded[rank], self.again[rank], mine.__getitem__
+        shape, plan, timed, flaws, again = self.run.shape, self.plan, self.timed, self.flaws, self.again[rank]
         for number, event in enumerate(plan.events[first:after], first):
             self.event, row = event, OPERATIONS[event.op]
-            # What `inputs` does, inlined: that is called only if something is missing, or was loaded.
-            try:
-                values: list[Any] = [*map(value_of, event.inputs)]
-            except IndexError:
-                values = [None]
-            if loaded or not all(values):
-                values = self.inputs(rank, event)
+            values = self.inputs(rank, event)
             # Honest runs have no flaws, and must not pay for looking. A weight that must be as loaded comes last:
             # mostly it was not updated, and nothing has to be asked.
             odd = flaws or row.suspect or (row.as_loaded and values and values[-1].updates)
             flaw = self.flaw_of(row, rank, event, values) if odd else None
             if row.rule is None:  # no rule makes it: the Trace is the only source, and its flaw goes with it
-                made = self.recorded[rank].values_of(event.outputs)
+                made = self.run.programs[rank].values_of(event.outputs)
             else:
                 if event.layer is None and row.about == "call":
                     raise TraceError("an operation that needs a layer has none")
@@ -166,20 +161,16 @@ class _Rebuild:
             # A second final weight of a layer replaces the first, as in the Model's own dict.
             if row.hands_in:
                 weight = cast(Weight, values[0])
-                self.finals[rank, weight.layer] = (event, weight, flaw)
-            if flaw is None and len(made) == len(event.outputs):  # what `give` does, inlined
-                for output, value in zip(event.outputs, made, strict=False):
-                    mine[output] = value
-            else:
-                self.give(rank, event, made, [flaw] * len(made))
+                self.finals[rank, weight.layer] = (number, weight, flaw)
+            self.give(rank, event, made, () if flaw is None else [flaw] * len(made))
             if again and row.loads:
                 self.load(rank, event)
             # Prices depend on these, so those in the Trace are not trusted either.
-            event.batches = made[0].place.batches if made else NO_BATCHES
+            batches = self.batches[number] = made[0].place.batches if made else NO_BATCHES
             if row.about != "call":
-                event.layer = (made if row.about == "output" else values)[0].layer
+                self.layers[number] = (made if row.about == "output" else values)[0].layer
             if timed:
-                plan.do(number, row, event, values)
+                plan.do(number, row, self.layers[number], batches, values)
 
     def flaw_of(self, row: Operation, rank: int, event: Event, values: Sequence[Value]) -> Flaw | None:
         """Return the first dishonest thing in an operation's results: that of its inputs, or one of its own, by its
@@ -209,20 +200,22 @@ class _Rebuild:
         """Set layer and batches of a communication by what it sends: times depend on them, so they are not trusted."""
         if event.op == "receive" or event.op in READS:
             return
-        sent = self.inputs(rank, event)
-        event.batches = sent[0].place.batches if sent else NO_BATCHES
+        sent = self.sent[number] = self.inputs(rank, event)
+        self.batches[number] = sent[0].place.batches if sent else NO_BATCHES
         if event.op == "pass_to":
-            event.layer = sent[0].layer if sent else None
+            self.layers[number] = sent[0].layer if sent else None
             if self.timed:
                 self.plan.send(rank, number, event, sent)
         elif COLLECTIVES[event.op].bucket:
-            event.layer, event.arg = sent[0].layer, tuple([value.layer for value in sent])
+            anew = self.plan.events[number] = event.copy()
+            anew.layer, anew.arg = sent[0].layer, tuple([value.layer for value in sent])
+            self.layers[number] = anew.layer
 
     def meet(self, event: Event, numbers: Sequence[int]) -> None:
         """Work out a collective that all members have issued: what each brings, and its results by the rules."""
         row = COLLECTIVES[event.op]
         members = [(rank, self.plan.events[number]) for rank, number in zip(event.group, numbers, strict=True)]
-        brought = [self.inputs(rank, call) for rank, call in members]
+        brought = [*map(self.sent.pop, numbers)]
         flaws = [self.flaw(rank, call) for rank, call in members] if self.flaws else []
         first = next((flaw for flaw in flaws if flaw is not None), None)
         for place, (number, made) in enumerate(zip(numbers, outcome(members, brought), strict=True)):
@@ -237,18 +230,18 @@ class _Rebuild:
     def message(self, number: int, received: Event, before: int) -> None:
         source, sent = cast(int, received.peer), self.plan.events[before]
         # From the sender's values, not from those that the Trace states for the receiver.
-        values = self.inputs(source, sent)
-        received.layer, received.batches = sent.layer, sent.batches
+        values = self.sent.pop(before)
+        self.layers[number], self.batches[number] = self.layers[before], self.batches[before]
         flaws = [self.flaws.get((source, value)) for value in sent.inputs] if self.flaws else []
         self.results[number] = values, flaws
         self.plan.thing[number] = self.plan.thing[before]
 
     def read(self, number: int, event: Event) -> None:
         made = OPERATIONS[event.op].make(self.run.shape, event.layer, event.batches, event.arg, ())
-        event.layer, event.batches = made[0].layer, made[0].place.batches
+        self.layers[number], self.batches[number] = made[0].layer, made[0].place.batches
         self.results[number] = made, []
 
-    def done(self, rank: int, number: int, event: Event, wait: Event | None) -> None:
+    def done(self, rank: int, number: int, event: Event, wait: Sequence[int]) -> None:
         # A send has no results; those of all others arrive when the rank has waited, and no earlier.
         if event.op != "pass_to":
             found = self.results.pop(number, None)
@@ -257,8 +250,8 @@ class _Rebuild:
             self.give(rank, event, *found)
             if event.op in READS and self.again[rank]:
                 self.load(rank, event)
-        if wait is not None:
-            wait.layer, wait.batches = event.layer, NO_BATCHES
+        for one in wait:
+            self.layers[one], self.batches[one] = self.layers[number], NO_BATCHES
 
 
 def _loads_again(events: Sequence[Event]) -> bool:
@@ -286,7 +279,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
                 continue
             state.event = event = events[number]
             if kind == "done":
-                state.done(rank, number, event, events[others[0]] if others else None)
+                state.done(rank, number, event, others)
             elif kind == "issue":
                 state.issue(rank, number, event)
             elif kind == "pass":
@@ -308,12 +301,23 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     except TraceError:
         if run.error is None:
             raise
-    for program, values in zip(state.run.programs, state.values, strict=True):
-        program.values = tuple(values)  # now they are made
+    if not all(map(_equal, state.stated, (state.layers, state.batches))):
+        for number, (event, layer, batches) in enumerate(zip(events, state.layers, state.batches, strict=True)):
+            events[number] = event = event.copy()
+            event.layer, event.batches = layer, batches
     if timed:
         # The plan was made on the way, from trusted values: later timing need not go through the run again.
         state.run.answers[plan_of] = plan
         times = plan.times(state.run, run.costs, plan.lengths(run.costs.on(run.mesh)))
-        for event, issued, start, length in zip(events, *times, strict=True):
-            event.issued, event.start, event.length = issued, start, length
-    return Rebuilt(state.run, state.flaws, state.finals)
+        stated = [event.issued for event in events], [event.start for event in events], [e.length for e in events]
+        if not all(map(_equal, stated, times)):  # else they need no copies
+            events[:] = map(Event.at, events, *times)
+    for program, values, (first, after) in zip(state.run.programs, state.values, pairwise(plan.first), strict=True):
+        program.events, program.values = tuple(events[first:after]), tuple(values)  # now they are made
+    finals = {where: (events[number], weight, flaw) for where, (number, weight, flaw) in state.finals.items()}
+    return Rebuilt(state.run, state.flaws, finals)
+
+
+def _equal(stated: Sequence[object], anew: Sequence[object]) -> bool:
+    """Tell whether what events state is what was worked out anew, in plain Python: other classes may say anything."""
+    return {*map(type, stated)} <= {int, frozenset, type(None)} and stated == anew

@@ -7,11 +7,10 @@ made once, so that many costs are quick to try. Events are made on demand.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence, Set
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from lib.cluster.costs import Costs, Stream
@@ -136,8 +135,8 @@ def plan_of(run: Trace) -> Plan:
     for kind, rank, number, others in plan.order.steps:
         event = events[number]
         if kind == "do":
-            for one in range(number, others[0]):
-                plan.do(one, OPERATIONS[events[one].op], events[one], values_of[rank](events[one].inputs))
+            for one, event in enumerate(events[number : others[0]], number):
+                plan.do(one, OPERATIONS[event.op], event.layer, event.batches, values_of[rank](event.inputs))
         elif kind == "pass":
             plan.thing[number] = plan.thing[others[0]]
         elif kind == "issue" and event.op == "pass_to":
@@ -168,12 +167,12 @@ class Plan:
         self._shape, self._mesh = run.shape, run.mesh
         self._again = False  # whether times were asked for before, as a check asks once
 
-    def do(self, number: int, row: Operation, event: Event, values: Sequence[Value]) -> None:
+    def do(self, number: int, row: Operation, layer: int | None, batches: Set[int], values: Sequence[Value]) -> None:
         """Note the work of an operation without communication, which has this row."""
         if row.cost is None:
             self.thing[number] = 0
         else:
-            work = row.work(self._shape, event.layer, len(event.batches), values)
+            work = row.work(self._shape, layer, len(batches), values)
             self.thing[number] = self.things.setdefault(("do", row.name, work, None, None), len(self.things))
 
     def send(self, rank: int, number: int, event: Event, values: Sequence[Value]) -> None:
@@ -295,7 +294,7 @@ class Plan:
     @cached_property
     def _recorded(self) -> list[list[int]]:
         """The recorded times of issue and lengths, which events that are never reached in a run that failed keep."""
-        return [[*map(attrgetter(name), self.events)] for name in ("issued", "length")]
+        return [[event.issued for event in self.events], [event.length for event in self.events]]
 
     @cached_property
     def _quick_steps(self) -> list[tuple[str, int, int, tuple[int, ...]]]:
