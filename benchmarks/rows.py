@@ -270,7 +270,7 @@ def _replayed(name: str, function: Any, batches: int, library: str) -> None:
 
         size = 256 if quick else 1024
         options = ReplayOptions(
-            dtype="float32", hidden=size, length=size, steps=3 if quick else 15, warmup=2, verify=False, timeout=300
+            dtype="float32", hidden=size, length=size, steps=3 if quick else 25, warmup=2, verify=False, timeout=300
         )
         result = replay(simulate(function, ranks=4, layers=4, batches=batches), options, against=(library,))
         (other,) = result.libraries

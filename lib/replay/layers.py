@@ -34,10 +34,12 @@ def normal(count: int, generator: Generator) -> Tensor:
 
 
 class Held(NamedTuple):
-    """A part of a tensor in the form of its dims, and which elements of each dim it has."""
+    """A part of a tensor in the form of its dims, and which elements of each dim it has. `first`, of an input that only
+    one layer uses: whether it is used for the first time."""
 
     tensor: Tensor
     parts: Mapping[str, RunSet]
+    first: bool | None = None
 
     def numbers(self, role: str) -> Tensor:
         """Return the numbers of the elements of a dim."""
@@ -48,6 +50,10 @@ class Held(NamedTuple):
     def rows(self) -> Tensor:
         """The tensor as a matrix: its last dim across, all others down."""
         return self.tensor.flatten(0, -2)
+
+    def tanh(self) -> Tensor:
+        """Return its tanh as a matrix: once and for all, in its own memory, where only one layer uses it."""
+        return torch.tanh(self.rows) if self.first is None else self.rows.tanh_() if self.first else self.rows
 
 
 REAL_LAYERS: dict[str, type[RealLayer]] = {}
@@ -119,13 +125,13 @@ class RealLayer:
 
 
 class Linear(RealLayer, kind="linear"):
-    """y = tanh(x) W. Backward needs only x and W, as the simulator says, and repeats no product: tanh(x) is cheap."""
+    """y = tanh(x) W. Backward needs only x, or tanh(x) in its memory, and W, as the simulator says."""
 
     def forward(self, x: Held, other: Held) -> Tensor:
-        return torch.tanh(x.rows) @ other.tensor
+        return x.tanh() @ other.tensor
 
     def backward(self, x: Held, grad: Held, other: Held, wanted: Wanted, kept: Kept = None) -> Gradients:
-        inner = torch.tanh(x.rows)
+        inner = x.tanh()
         by_weight = inner.t() @ grad.rows if wanted[0] else None
         if not wanted[1]:
             return by_weight, None

@@ -25,9 +25,12 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import RunSet
 from lib.values.kinds.kind import USUAL
 from lib.values.layers import Shape
-from lib.values.operations import BY_INPUT, OPERATIONS
+from lib.values.operations import BY_INPUT, BY_WEIGHT, OPERATIONS
 from lib.values.placement import Place
 from lib.values.values import Activation, Elements, OptState, Value, Weight, WeightGrad, made
+
+BY_LAYER = BY_INPUT | BY_WEIGHT | {"forward"}
+"""The operations of layers, which take the layer's input first where they take it."""
 
 
 class PlannedCollective(NamedTuple):
@@ -71,6 +74,7 @@ class RankPlan:
     `at_rest` are the values that exist before the step. `frees` has the values that are freed before an event,
     `gone_before` the sends that have to be over by then. `overwritable` are inputs, by event and value, that are not
     needed afterwards, `used` the values that any event uses, `softmaxes` outputs whose running sums a backward needs.
+    `first`, by event and value of an input that only one layer uses: whether it is used for the first time.
     """
 
     program: Program
@@ -81,6 +85,7 @@ class RankPlan:
     gone_before: dict[int, list[int]] = field(default_factory=dict[int, list[int]])
     overwritable: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
     used: set[int] = field(default_factory=set[int])
+    first: dict[tuple[int, int], bool] = field(default_factory=dict[tuple[int, int], bool])
     compared: dict[int, Compared] = field(default_factory=dict[int, Compared])
     softmaxes: dict[int, Activation] = field(default_factory=dict[int, Activation])
 
@@ -212,8 +217,12 @@ def _lifetimes(plan: RankPlan, lives: Lifetimes, gone: dict[int, int]) -> list[i
     for number, at in enumerate(dies):
         if at <= len(program.events):
             plan.frees.setdefault(at, []).append(number)
-    for number, (*before, (index, until)) in uses(program, gone).items():
+    for number, used in uses(program, gone).items():
+        *before, (index, until) = used
         plan.used.add(number)
+        events = [program.events[at] for at, _ in used]
+        if {(one.op in BY_LAYER, one.layer, one.inputs[0]) for one in events} == {(True, events[0].layer, number)}:
+            plan.first |= {(at, number): at == used[0][0] for at, _ in used}
         if dies[number] <= until + 1 and all(end < index for _, end in before):  # as in memory, where in place is meant
             plan.overwritable.add((index, number))
     return dies

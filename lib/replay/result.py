@@ -267,7 +267,7 @@ def assembled(
     """Assemble the result from reports and comparison. `begun` is when the start of the ranks began, in nanoseconds."""
     steps = [[report["steps"][n] for report in reports] for n in range(len(reports[0]["steps"]))]
     shared, unit = all(report["shared_clock"] for report in reports), _unit(plan, reports)
-    whole = [_whole_step([times[2:] for times in step], shared) for step in steps]
+    whole = [_whole_step(step, shared) for step in steps]
     runs = [_programs(plan, step, shared, unit) for step in steps]
     middle = sorted(range(len(steps)), key=whole.__getitem__)[(len(steps) - 1) // 2]
     return ReplayResult(
@@ -288,13 +288,12 @@ def _library(
     plan: Plan, name: str, reports: Sequence[Report], shared: bool, errors: Sequence[Deviation]
 ) -> LibraryResult:
     each = [report["libraries"][name] for report in reports]
-    spans = zip(*(one["steps"] for one in each), strict=True)
     mine = Counter(event.op for _, event in plan.trace.events() if event.op in COMMUNICATION)
     theirs = sum((Counter[str](one["counts"]) for one in each), Counter[str]())
     return LibraryResult(
         name,
         tuple(errors),
-        seconds=tuple(_whole_step(step, shared) / 1e9 for step in spans),
+        seconds=tuple(_whole_step(step, shared) / 1e9 for step in zip(*(one["steps"] for one in each), strict=True)),
         counts=dict(sorted(theirs.items())),
         replay_counts=dict(sorted(mine.items())),
         by=each[0]["by"],
@@ -333,11 +332,11 @@ def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:
     )
 
 
-def _whole_step(spans: Sequence[Sequence[int]], shared: bool) -> int:
+def _whole_step(times: Sequence[Times], shared: bool) -> int:
     """Return the nanoseconds of a whole step, from the first rank's start to the last rank's end."""
     if shared:
-        return max(end for _, end in spans) - min(start for start, _ in spans)
-    return max(end - start for start, end in spans)
+        return max(end for *_, end in times) - min(start for *_, start, _ in times)
+    return max(end - start for *_, start, end in times)
 
 
 def _unit(plan: Plan, reports: Sequence[Report]) -> float:

@@ -20,7 +20,7 @@ from tests.replay.hooks import hooked
 
 torch = pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
 
-from lib.replay.layers import RealLayer  # noqa: E402
+from lib.replay.layers import Held, RealLayer  # noqa: E402
 from lib.replay.options import ReplayOptions  # noqa: E402
 from lib.replay.rank.kernels import Call  # noqa: E402
 from lib.replay.sizes import Sizes  # noqa: E402
@@ -95,6 +95,7 @@ class Found:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(torch, "tanh", lambda x: x)
+            patch.setattr(Held, "tanh", lambda x: x.rows)
             patch.setattr(InitialNumbers, "_make", make)
             patch.setattr(RealLayer, "loss", lambda layer, y, target, rows: (y * target).sum())
             patch.setattr(RealLayer, "loss_gradient", lambda layer, y, target, rows: target)

@@ -271,7 +271,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     report["shared_clock"] = context.transport.shared_clock
     yield from _recorded_step(context, report)
     libraries: list[Any] = []
-    report["libraries"] = {}
+    report |= {"libraries": {}, "steps": []}
     if options.against:
         from lib.replay.rank.libraries import KINDS
 
@@ -279,22 +279,17 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
         for one in libraries:
             counts, report["kept"][one.name] = one.prove()
             report["libraries"][one.name] = {"counts": counts, "by": one.by, "steps": []}
-    report["steps"] = []
     for number in range(options.warmup + options.steps):
         turns = [*libraries, None]  # None is the replay; every other round is reversed
         for library in turns if number % 2 == 0 else reversed(turns):
-            if library is None:
-                interpreter = Interpreter(context)
-                yield from _wait(barrier())
-                interpreter.clock.start()
-                yield from interpreter.run()
-                times, steps_of = interpreter.clock.stop(), report["steps"]
-                del interpreter
-            else:
-                yield from _wait(barrier())
-                times, steps_of = library.step(), report["libraries"][library.name]["steps"]
+            turn = Interpreter(context) if library is None else library
+            yield from _wait(barrier())
+            turn.clock.start()
+            yield from turn.run()
+            times, of = turn.clock.stop(), report if library is None else report["libraries"][library.name]
             if number >= options.warmup:
-                steps_of.append(times)
+                of["steps"].append(times)
+            del turn  # before the next one is made
     yield from _wait(barrier())
 
 

@@ -65,7 +65,9 @@ class Call:
 
     def held(self, place: int) -> Held:
         """Return an input in the form of its dims, as layers take it."""
-        return self.form(self.input(place), self.tensors[self.event.inputs[place]])
+        number, by_torch = self.event.inputs[place], self.context.options.backward == "autograd"
+        first = None if by_torch else self.plan.first.get((self.index, number))  # torch needs the input itself
+        return self.form(self.input(place), self.tensors[number])._replace(first=first)
 
     def form(self, value: Value, flat: Tensor) -> Held:
         """Return a value in the form of its dims, or tokens at experts as a matrix. A scalar is expanded."""

@@ -8,7 +8,6 @@ Data parallel libraries average gradients over ranks; here the loss is a sum ove
 from __future__ import annotations
 
 import tempfile
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,7 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from lib.replay import ReplayError, training
 from lib.replay.plan import Plan
-from lib.replay.rank.interpreter import RankContext
+from lib.replay.rank.interpreter import Clock, RankContext
+from lib.replay.rank.transport import Handle
 from lib.replay.training import Kept
 from lib.schedules.formats.chrome import our_name
 from lib.schedules.formats.orders import to_csv
@@ -140,7 +140,7 @@ class LibraryStep:
     by = ""
 
     def __init__(self, name: str, context: RankContext) -> None:
-        self.name, self.context = name, context
+        self.name, self.context, self.clock = name, context, Clock(0, context.device.type == "cuda")
         plan, initial, device = context.plan, context.initial, context.device
         self.layers, self.parts = self.share(plan, context.rank)
         self.modules = nn.Sequential(*(Layer(initial.matrix(i).clone().to(device)) for i in self.layers))
@@ -183,19 +183,12 @@ class LibraryStep:
         """Return the loss of some rows."""
         return self.context.initial.layers[-1].loss(y, target, self.context.rows)
 
-    def run(self) -> None:
-        """Do one training step."""
+    def run(self) -> Sequence[Handle]:
+        """Do one training step, of which nothing is left to wait for."""
         self.optimizer.zero_grad(set_to_none=True)
         self.compute()
         self.optimizer.step()
-
-    def step(self) -> tuple[int, int]:
-        """Do one training step; return when it began and ended."""
-        begun = time.perf_counter_ns()
-        self.run()
-        if self.context.device.type == "cuda":
-            torch.cuda.synchronize()
-        return begun, time.perf_counter_ns()
+        return ()
 
     def prove(self) -> tuple[dict[str, int], list[Kept]]:
         """Do one step whose numbers are kept for comparison, one unrecorded, and one whose communications are counted.
