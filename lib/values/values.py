@@ -395,7 +395,7 @@ def _derive(op: str, law: Any, values: tuple[V, ...], *said: Any) -> V:  # pragm
         # If the first was made by hand, it is recorded on the rank of the other.
         home = getattr(values[-1], "home", None)
     try:
-        result = law(*values, *said)
+        result = law(*values, *said) if said else law(*values)
     except PuzzleError as error:
         raise error if home is None else home.blame(error) from None
     if home is None:
