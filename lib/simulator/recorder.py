@@ -275,12 +275,8 @@ def _split(source: Source) -> tuple[CodeType | Place | None, int]:
 
 
 def _brought(program: Recorder, call: Call, result: Any) -> Any:
-    """Return the result of a communication, made of values of this rank."""
-    if isinstance(result, Value):
-        result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
-        outputs = (result.number,)
-        call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
-    elif isinstance(result, Parcel):
+    """Return the result of a communication, made of values of this rank, if it is not one value."""
+    if isinstance(result, Parcel):
         call[OUTPUTS] = tuple(map(program.new, result.values))
         result = result.thing
     else:
@@ -332,7 +328,14 @@ class Work(Generic[T]):
         if call[BLOCKING] is not None:  # another task awaited it in the meantime
             return self._result
         if (result := signal.value) is not None:
-            result = _brought(program, call, result if place is None else result[place])
+            if place is not None:
+                result = result[place]
+            if isinstance(result, Value):
+                result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
+                outputs = (result.number,)
+                call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
+            else:
+                result = _brought(program, call, result)
         self._pending, self._result = None, result
         end = call[START] + call[LENGTH]  # it has happened, so it has a start
         # If nothing was done between call and await, it is one blocking event; else the wait is an event of its own.
