@@ -83,8 +83,7 @@ def load_weights(
         # All layers of a kind load the same few places, on every rank of the run.
         place = kind.known_loads[shard, total, dim]
     except (KeyError, TypeError):  # a new one, or no numbers
-        place = _loaded(shape, layer, shard, total, dim)
-        keep(kind.known_loads, (shard, total, dim), place)
+        place = keep(kind.known_loads, (shard, total, dim), _loaded(shape, layer, shard, total, dim))
     return made_with_state(layer, shape.layers, place, 0, home)
 
 
@@ -151,7 +150,8 @@ def forward(shape: Shape, layer: int, inp: Any, other: Any = None, home: Home | 
         # Places that fitted once fit again, so most calls are one look-up and no rule.
         place = kind.known[inp.place, other.place]  # pyright: ignore[reportOptionalMemberAccess]
     except (KeyError, AttributeError):  # a new pair; and None has no place
-        _need_operands("forward", shape, layer, inp, other)
+        if kind.takes != "weight":  # a weight may have come all the same
+            _need_operands("forward", shape, layer, inp, other)
         place = kind.forward(inp, other)
     return made(Activation, layer + 1, shape.layers, place, 0, home)
 
@@ -234,7 +234,8 @@ def backward(shape: Shape, layer: int, inp: Any, grad: Any = None, other: Any = 
     try:
         besides, place = kind.known_back[inp.place, grad.place, other.place]
     except (KeyError, AttributeError):
-        _back("backward", shape, layer, inp, grad, other)  # whether it takes a weight, too
+        if kind.takes != "weight":
+            _back("backward", shape, layer, inp, grad, other)
         besides, place = kind.backward("backward", inp, grad, other)
     if besides is None:
         by_besides = None
