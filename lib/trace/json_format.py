@@ -93,9 +93,9 @@ def _row(value: Value) -> list[Any]:
 
 
 def _new(numbers: list[int], new: range) -> list[int]:
-    """Return where each new number first stands: each after the one before, since they were given in this order."""
-    at = 0
-    return [at := numbers.index(number, at) for number in new]
+    """Return where each new number first stands."""
+    first = dict(zip(reversed(numbers), reversed(range(len(numbers))), strict=True)) if new else {}
+    return [first[number] for number in new]
 
 
 # -- out --------------------------------------------------------------------------------------------------------
