@@ -20,17 +20,7 @@ from lib.values.dims import DIMS, RunSet
 from lib.values.kinds.kind import LayerKind, done
 from lib.values.layers import Shape
 from lib.values.placement import MOST, Place, Schema, keep
-from lib.values.values import (
-    Activation,
-    ActivationGrad,
-    Home,
-    OptState,
-    Value,
-    Weight,
-    WeightGrad,
-    made,
-    made_with_state,
-)
+from lib.values.values import Activation, ActivationGrad, Home, OptState, Value, Weight, WeightGrad, made
 
 T = TypeVar("T", bound=Value)
 OPERANDS: dict[str, type[Any]] = {"weight": Weight, "activation": Activation, "": type(None)}
@@ -84,7 +74,7 @@ def load_weights(
         place = kind.known_loads[shard, total, dim]
     except (KeyError, TypeError):  # a new one, or no numbers
         place = keep(kind.known_loads, (shard, total, dim), _loaded(shape, layer, shard, total, dim))
-    return made_with_state(layer, shape.layers, place, 0, home)
+    return made(Weight, layer, shape.layers, place, 0, home), made(OptState, layer, shape.layers, place, 0, home)
 
 
 def _loaded(shape: Shape, layer: int, shard: int, total: int, dim: int) -> Place:
@@ -317,7 +307,8 @@ def update(
     # A stale state is a silent mistake: with real numbers the loss would only be a little worse.
     if weight.updates != state.updates:
         raise RuleError(facts.OtherStep(weight, state))
-    return made_with_state(layer, shape.layers, place, weight.updates + 1, home)
+    updates, layers = weight.updates + 1, shape.layers
+    return made(Weight, layer, layers, place, updates, home), made(OptState, layer, layers, place, updates, home)
 
 
 def fake_grad(shape: Shape, layer: int, batches: Iterable[int]) -> WeightGrad:

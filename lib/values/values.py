@@ -323,30 +323,6 @@ def made(kind: type[V], layer: int, layers: int, place: Place, updates: int = 0,
     return value
 
 
-def made_with_state(
-    layer: int, layers: int, place: Place, updates: int = 0, home: Home | None = None
-) -> tuple[Weight, OptState]:
-    """Make a weight and its optimizer state, as `made` does each."""
-    weight: Any = _Draft()
-    state: Any = _Draft()
-    weight.layer = state.layer = layer
-    weight.layers = state.layers = layers
-    weight.place = state.place = place
-    weight.updates = state.updates = updates
-    weight.home = state.home = home
-    if home is None:
-        weight.number = state.number = -1
-    else:
-        values = home.values
-        number = weight.number = len(values)
-        state.number = number + 1
-        values.append(weight)
-        values.append(state)
-    weight.__class__ = Weight
-    state.__class__ = OptState
-    return weight, state
-
-
 def value_of(kind: type[V], shape: Shape | None, *fields: Any) -> V:
     """Return the value of a kind with the fields of `fields_of`, in a step of that shape, or of a default one."""
     given = dict(zip(kind.__match_args__, fields, strict=False))
