@@ -123,10 +123,10 @@ def _level(trace: Trace, rank: int, numbers: Iterable[int]) -> tuple[int, list[E
     """
     lives, stays, over = trace.lifetimes()[rank], stays_of(trace)[rank], len(trace.programs[rank].events)
     values, born, last = lives.values, lives.born, lives.last
-    change, earliest = list[Elements]([0]) * (over + 2), over + 1
+    change: list[Elements] = [0] * (over + 2)
+    earliest = over + 1
     for number in numbers:
-        value = values[number]
-        if value is None:
+        if (value := values[number]) is None:
             continue
         size, begin, end = value.place.elements, born[number] + 1, last[number] + 1
         for first, until in stays.get(number, ()):
@@ -185,7 +185,7 @@ def highest(trace: Trace) -> tuple[Elements, int, int, int]:
 
 @kept
 def peak(trace: Trace) -> Peak:
-    """Return the same, with all that was alive then."""
+    """Return the highest peak of any rank, with all that was alive then; on ties the lowest rank's."""
     total, index, time, rank = highest(trace)
     return Peak(rank, index, time, total, alive_at(trace, rank, index) if total else ())
 

@@ -86,7 +86,7 @@ class Fact:
         return f"{type(self).__name__}({', '.join(f'{name}={item!r}' for name, item in vars(self).items())})"
 
     def words(self) -> Words:
-        """Return the words of the rule. NotImplementedError if the error with the fact has its own words."""
+        """Return the words of the rule. Raises NotImplementedError for a fact whose error brings words of its own."""
         if (words := next(self.told(None))) is None:
             raise NotImplementedError(f"{type(self).__name__} is told by the error that has it")
         return words

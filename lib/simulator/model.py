@@ -138,7 +138,7 @@ class Model(Given):
         program = Recorder(rank, dist, dist.budget)
         shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
         stores = [make(program, index) for index, make in enumerate(STORE_CLASSES)]
-        # At once and not one by one: each would be asked whether it may be set, a third of what a Model takes.
+        # Past `__setattr__`, which would ask for each whether it may still be set.
         give(self, RANKS=dist.ranks, LAYERS=layers, BATCHES=batches, PADDING=padding, dist=dist, program=program)
         give(self, shape=shape, sandbox=dist.sandbox, final_weights={}, **dict(zip(STORES, stores, strict=True)))
         forward, backward, update = dist.flat
