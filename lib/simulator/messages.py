@@ -219,6 +219,7 @@ class Messages:
         if (channel := self._first(wanted.rank)) is None:
             return
         queue.popleft()
+        wanted.call[PEER] = channel.source
         self._take(channel, wanted.call, wanted)
         # Named receives behind it need no choice, and are answered up to the next bare one.
         while queue and (source := queue[0].source) is not None:
@@ -248,7 +249,7 @@ class Messages:
         """Time a receive, fill in what it received, and fire its signal. Return when it begins, unless the network
         determines that later."""
         sent, length = message.call, message.length
-        call[PEER], call[LAYER], call[BATCHES] = channel.source, sent[LAYER], sent[BATCHES]
+        call[LAYER], call[BATCHES] = sent[LAYER], sent[BATCHES]
         if self.network is not None:
             over = partial(self.engine.fire, cast(Signal, signal), message.value)
             self.network.receive(channel.source, channel.target, AsEvent(call), length, message.over, over)

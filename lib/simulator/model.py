@@ -14,7 +14,6 @@ from lib.errors.wording import plain, written
 from lib.record import record
 from lib.simulator import attached
 from lib.simulator.dist import SANDBOX, Dist, Group
-from lib.simulator.messages import copy_message
 from lib.simulator.recorder import Recorder, Work
 from lib.simulator.stores import STORE_CLASSES, Store
 from lib.trace.event import NO_BATCHES, STORES
@@ -450,38 +449,20 @@ class Model(Given):
     def pass_to(self, rank: int, v: Any) -> Work[None]:
         """Send any object to a rank; values in it travel in lists, tuples and dicts. There is room for one message that
         has not been received."""
-        frame = _frame(1)
-        program = self.program
-        source = (frame.f_code, frame.f_lasti)
+        frame, program = _frame(1), self.program
         # One quick test, which nearly always holds; `_peer` has the words.
         if type(rank) is not int or not 0 <= rank < self.RANKS or rank == self.rank:
             rank = self._peer(rank, "pass_to")
-        try:
-            # Most messages are one value: it arrives as such, and needs no copy.
-            if isinstance(v, Value):
-                load, layer, batches = v, v.layer, v.place.batches
-                inputs = (v.number if v.home is program else program.id(v, source),)
-            else:
-                load, values = copy_message(v)
-                inputs = tuple([program.id(value, source) for value in values])
-                layer, batches = (values[0].layer, values[0].place.batches) if values else (None, NO_BATCHES)
-        except PuzzleError as error:
-            self._blame(error)
-        call = ["pass_to", layer, batches, inputs, (), program.clock, None, 0, source, (), (), rank, None]
-        program.append(call)
-        return Work(program, call, self.dist.send(self.rank, rank, call, load))
+        call, signal = program.send(rank, v, (frame.f_code, frame.f_lasti))
+        return Work(program, call, signal)
 
     def receive(self, source: int | None = None) -> Work[Any]:
         """Return the next message of rank `source`; without one, the message that is first in simulated time."""
-        frame = _frame(1)
+        frame, program = _frame(1), self.program
         if source is not None and (type(source) is not int or not 0 <= source < self.RANKS or source == self.rank):
             source = self._peer(source, "receive")
-        program = self.program
-        place = (frame.f_code, frame.f_lasti)
-        # Without a source, the message that answers it fills that in.
-        call = ["receive", None, NO_BATCHES, (), (), program.clock, None, 0, place, (), (), source, None]
-        program.append(call)
-        return Work(program, call, self.dist.receive(self.rank, source, call))
+        call, signal = program.receive(source, (frame.f_code, frame.f_lasti))
+        return Work(program, call, signal)
 
     def read(self, batches: Iterable[int]) -> Work[Activation]:
         """Return the input data of the batches from the reader of this rank's process, which reads each batch once."""

@@ -9,14 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Generator
 from itertools import islice
-from types import CodeType
+from types import CodeType, coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from lib.cluster.costs import MAX_TICKS
 from lib.errors.exceptions import BudgetError, MismatchError, PuzzleError, RuleError
 from lib.errors.source_lines import Place, student_frame, student_place
 from lib.simulator.engine import Halted, Signal
-from lib.simulator.messages import Call, Parcel
+from lib.simulator.messages import Call, Parcel, copy_message
 from lib.trace.event import BLOCKING, LAYER, LENGTH, OP, OUTPUTS, SOURCE, START, Event, Move, Program, Source, place_at
 from lib.values import facts
 from lib.values.dims import NO_PIECES
@@ -212,6 +212,55 @@ class Recorder(Program):
         self.rows.append(call)
         self.moved.append(None)
 
+    def send(self, target: int, thing: Any, source: Source = None) -> tuple[Call, Signal]:
+        """Issue a message to a rank: a value, or an object with values in it."""
+        try:
+            # Most messages are one value: it arrives as such, and needs no copy.
+            if isinstance(thing, Value):
+                load, layer, batches = thing, thing.layer, thing.place.batches
+                inputs = (thing.number if thing.home is self else self.id(thing, source),)
+            else:
+                load, values = copy_message(thing)
+                inputs = tuple([self.id(value, source) for value in values])
+                layer, batches = (values[0].layer, values[0].place.batches) if values else (None, NO_PIECES)
+        except PuzzleError as error:
+            raise self.blame(error) from None
+        call = ["pass_to", layer, batches, inputs, (), self.clock, None, 0, source, (), (), target, None]
+        self.append(call)
+        return call, self.world.send(self.rank, target, call, load)
+
+    def receive(self, sender: int | None, source: Source = None) -> tuple[Call, Signal]:
+        """Issue a receive from a rank, or from any. The message that answers it fills in what it is about."""
+        call = ["receive", None, NO_PIECES, (), (), self.clock, None, 0, source, (), (), sender, None]
+        self.append(call)
+        return call, self.world.receive(self.rank, sender, call)
+
+    def finish(self, call: Call, brought: Any, before: int | None = None) -> Any:
+        """Complete a communication that has happened: number the values that it `brought`, which are the result, and
+        move the clock on to its end. If the rank has done something since its row, which is number `before`, the wait
+        is an event of its own; else both are one blocking event."""
+        if brought is None:
+            result = None
+        elif isinstance(brought, Value):
+            result = made(type(brought), brought.layer, brought.layers, brought.place, brought.updates, self)
+            outputs = (result.number,)
+            call[OUTPUTS] = outputs if self.shared is None else self.common(outputs, outputs)
+        elif isinstance(brought, Parcel):
+            call[OUTPUTS] = tuple(map(self.new, brought.values))
+            result = brought.thing
+        else:
+            result = [value.at(value.place, self) for value in brought]
+            call[OUTPUTS] = tuple([value.number for value in result])
+        end = call[START] + call[LENGTH]  # it has happened, so it has a start
+        call[BLOCKING] = before is None
+        if before is not None:
+            # It may have been over long ago: then awaiting it takes no time.
+            wait = max(0, end - self.clock)
+            self.did(("wait", call[LAYER], (), 0, 0, self.clock, wait, *_split(call[SOURCE]), (before,)))
+        if end > self.clock:
+            self.clock = end
+        return result
+
     def allow(self, op: str) -> None:
         """Stop a rank that may begin nothing more: it has recorded too much, or the run is over at this moment."""
         # Before the first row the world notes what steps this rank, and tries again later if that is not known.
@@ -274,15 +323,11 @@ def _split(source: Source) -> tuple[CodeType | Place | None, int]:
     return source if type(source) is tuple else (cast("Place | None", source), 0)
 
 
-def _brought(program: Recorder, call: Call, result: Any) -> Any:
-    """Return the result of a communication, made of values of this rank, if it is not one value."""
-    if isinstance(result, Parcel):
-        call[OUTPUTS] = tuple(map(program.new, result.values))
-        result = result.thing
-    else:
-        result = [value.at(value.place, program) for value in result]
-        call[OUTPUTS] = tuple([value.number for value in result])
-    return result
+@coroutine
+def until(program: Recorder, call: Call, signal: Signal) -> Generator[Signal, None, Any]:
+    """Wait for a communication under our own driver, as a Work does that is awaited at once; return what it brings."""
+    yield signal
+    return program.finish(call, signal.value)
 
 
 class Work(Generic[T]):
@@ -327,26 +372,10 @@ class Work(Generic[T]):
             yield signal
         if call[BLOCKING] is not None:  # another task awaited it in the meantime
             return self._result
-        if (result := signal.value) is not None:
-            if place is not None:
-                result = result[place]
-            if isinstance(result, Value):
-                result = made(type(result), result.layer, result.layers, result.place, result.updates, program)
-                outputs = (result.number,)
-                call[OUTPUTS] = outputs if program.shared is None else program.common(outputs, outputs)
-            else:
-                result = _brought(program, call, result)
-        self._pending, self._result = None, result
-        end = call[START] + call[LENGTH]  # it has happened, so it has a start
-        # If nothing was done between call and await, it is one blocking event; else the wait is an event of its own.
-        blocking = call[BLOCKING] = len(program.moved) == moved
-        if not blocking:
-            # It may have been over long ago: then awaiting it takes no time.
-            wait = max(0, end - program.clock)
-            program.did(("wait", call[LAYER], (), 0, 0, program.clock, wait, *_split(call[SOURCE]), (index - 1,)))
-        if end > program.clock:
-            program.clock = end
-        return result  # pyright: ignore[reportReturnType]  # of no send
+        brought = signal.value if place is None else signal.value[place]
+        result = self._result = program.finish(call, brought, None if len(program.moved) == moved else index - 1)
+        self._pending = None
+        return result
 
     def issued(self) -> tuple[str, Place | None, bool]:
         """Return the operation whose call made it, the place of the call, and whether the rank has worked since."""

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from lib import Mesh, Trace, check, simulate
+from lib import LINKS, UNIT, Costs, Mesh, Trace, check, simulate
 from lib.analysis.figures import end, peak
-from lib.schedules.pipelines.action import Action, Order, parse
+from lib.schedules.pipelines.action import Action, Order, parse, places
 from lib.schedules.pipelines.catalogue import SCHEDULES
 from lib.schedules.pipelines.generators import breadth_first, gpipe, interleaved, one_f_one_b
 from lib.schedules.pipelines.lowering import awaited, posted, waits_for_room, with_messages, with_weights
 from lib.schedules.pipelines.program import Messages, program_of
+from tests.support.drivers import encoded, in_asyncio
 from tests.support.said import Said
 
 ORDERS = {
@@ -52,6 +53,16 @@ def test_room_for_one_message_is_enough_for_every_schedule(name: str) -> None:
         order = SCHEDULES[name].order(ranks, batches)
         assert waits_for_room(awaited(order)) == {}, (ranks, batches)
         assert waits_for_room(posted(order)) == {}, (ranks, batches)
+
+
+@pytest.mark.parametrize("costs", [UNIT, LINKS], ids=["alike", "links shared"])
+@pytest.mark.parametrize("messages", ["awaited", "posted"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_messages_awaited_at_once_are_those_that_asyncio_awaits(name: str, messages: Messages, costs: Costs) -> None:
+    """Under our own driver a message that is over at once needs no Work; among the tasks of asyncio each has one."""
+    order = SCHEDULES[name].order(4, 6)
+    function, sizes = program_of(order, messages=messages), {"ranks": 4, "layers": len(places(order)), "batches": 6}
+    assert encoded(simulate(function, costs=costs, **sizes)) == encoded(in_asyncio(function, costs=costs, **sizes))
 
 
 def test_ranks_that_wait_for_each_other_for_good() -> None:
