@@ -123,8 +123,8 @@ class Engine:
         self.progress = progress
         # Wakes the waiters of a signal, where another loop steps them.
         self.wake: Callable[[list[Any]], None] | None = None
-        # Which coroutine waits for which signal, by name, where another loop steps them.
-        self.waiting: dict[tuple[int, Signal], None] = {}
+        # Which coroutine waits for which signal, by what it has yielded, where another loop steps them.
+        self.waiting: dict[object, tuple[int, Signal]] = {}
         # Coroutines that wait for something other than a Signal, as far as known.
         self.elsewhere: list[tuple[int, Signal]] = []
         # Which coroutine runs, where another loop steps them.
@@ -164,7 +164,7 @@ class Engine:
         """Return which coroutine waits for which signal, by name."""
         own = [(task.name, task.signal) for task in self._own if task.signal is not None and not task.signal.fired]
         # By name, as a message lists them; only one of the two is ever in use.
-        return own or sorted([*self.waiting, *self.elsewhere], key=lambda item: item[0])
+        return own or sorted([*{*self.waiting.values()}, *self.elsewhere], key=lambda item: item[0])
 
     def running(self) -> int | None:
         """Return the name of the coroutine that runs now, where it is known."""

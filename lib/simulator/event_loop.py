@@ -112,7 +112,7 @@ class OwnLoop(asyncio.base_events.BaseEventLoop):
             self._over([(name, call, index, future)])
         else:
             signal.waiters.append((name, call, index, future))
-        engine.waiting[name, signal] = None
+        engine.waiting[future] = name, signal
         engine.moves += 1
         return future
 

@@ -366,7 +366,7 @@ class Work(Generic[T]):
             try:
                 yield future
             finally:
-                engine.waiting.pop((program.rank, signal), None)  # where `wait` has put it
+                engine.waiting.pop(future, None)  # where `wait` has put it
                 engine.moves += 1
         elif not signal.fired:
             yield signal

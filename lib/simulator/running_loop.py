@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -31,44 +30,6 @@ _running: WeakSet[asyncio.Task[Any]] = WeakSet()
 _usual: list[int] = []
 
 
-class _Wait:
-    """What a task awaits until a signal fires: the part of an asyncio future that a task needs.
-
-    All waiters of one signal go on in one callback of the loop, in order. A future and a callback for each would make
-    waiting half as slow again.
-    """
-
-    __slots__ = ("_asyncio_future_blocking", "_loop", "_signal", "callbacks", "error")
-
-    def __init__(self, signal: Signal, loop: asyncio.AbstractEventLoop) -> None:
-        self._asyncio_future_blocking, self._loop, self._signal = True, loop, signal
-        self.callbacks: tuple[tuple[Context, Callable[[Any], object]], ...] = ()
-        self.error: BaseException | None = None  # why it will never fire, or its waiter has given up
-
-    def add_done_callback(self, callback: Callable[[Any], object], *, context: Context | None = None) -> None:
-        self.callbacks += ((context or copy_context(), callback),)
-
-    def cancel(self, msg: object = None) -> bool:
-        if self._signal.fired or self.error is not None:
-            return False
-        self.error = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
-        self._loop.call_soon(_go_on, (self,), self)
-        return True
-
-    def result(self) -> None:
-        if self.error is not None:
-            raise self.error
-
-
-def _go_on(waits: Iterable[_Wait], over: asyncio.Future[None] | _Wait) -> None:
-    """Let the tasks of some waits go on; a second call does nothing. A task asks what it is given for its result: a
-    future of asyncio that is `over` gives it without a step of Python, and a wait raises its error."""
-    for wait in waits:
-        callbacks, wait.callbacks = wait.callbacks, ()
-        for context, callback in callbacks:
-            context.run(callback, over if wait.error is None else wait)
-
-
 class RunningLoop:
     """A running asyncio loop in which the coroutines of a world are tasks among others."""
 
@@ -82,35 +43,44 @@ class RunningLoop:
         self._patience = Patience(engine.progress)
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
-        # A future that is over. (Of a `cached_property` Python would look up all other attributes more slowly.)
+        # Whether `loop` is the one that steps the tasks: Python would ask the operating system first, each time.
+        self._in_loop = False
+        # A future that has a result. (Of a `cached_property` Python would look up all other attributes more slowly.)
         self._over: asyncio.Future[None] | None = None
 
-    def wait(self, signal: Signal, name: int, call: Call, index: int) -> _Wait | None:
+    def wait(self, signal: Signal, name: int, call: Call, index: int) -> asyncio.Future[None] | None:
         """Return what coroutine `name` yields until a signal fires; None if it has fired."""
         if signal.fired:
             return None
         engine = self.engine
         if name not in self.tasks:
             self.adopt_current(name)
-        self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
-        signal.waiters.append(wait := _Wait(signal, self.loop))
-        engine.waiting[name, signal] = None
+        if not self._in_loop:
+            self.loop, self._in_loop = asyncio.get_running_loop(), True
+        future: asyncio.Future[None] = asyncio.Future(loop=self.loop)
+        future._asyncio_future_blocking = True  # to be yielded, as its `__await__` does
+        signal.waiters.append(future)
+        engine.waiting[future] = name, signal
         engine.moves += 1
         if not (self._ticking or self.waking):
             self.watch()
-        return wait
+        return future
 
-    def wake(self, waits: Sequence[_Wait]) -> None:
-        """Let all waiters of one signal go on; there is at least one."""
+    def wake(self, waits: Sequence[asyncio.Future[None]]) -> None:
+        """Let all waiters of one signal go on, in order; there is at least one."""
         self.loop.call_soon(self._go_on, iter(waits))
         self.waking += 1
 
-    def _go_on(self, waits: Iterator[_Wait]) -> None:
+    def _go_on(self, waits: Iterator[Any]) -> None:
+        """Call what waits for these futures, all in one callback of the loop. With a result for each, asyncio would
+        make a callback for each, and waiting would take half as long again. One that was cancelled has none left."""
         if self._over is None:
             self._over = self.loop.create_future()
             self._over.set_result(None)
         try:
-            _go_on(waits, self._over)
+            for wait in waits:
+                for callback, context in wait._callbacks or ():
+                    context.run(callback, self._over)
         except BaseException:  # an interrupt in one of them: the others go on all the same
             self._go_on(waits)
             raise
@@ -141,6 +111,7 @@ class RunningLoop:
 
     def _ended(self, name: int, task: asyncio.Task[Any]) -> None:
         _running.discard(task)
+        self._in_loop = False  # another may step the next task
         if not _running:
             count_as_old()
             gc.set_threshold(*_usual)
@@ -173,10 +144,9 @@ class RunningLoop:
             self.watch()
         elif engine.waiting and (make := engine.on_stuck()) is not None:
             # Each signal once, in the order of the waits: several ranks wait for one collective.
-            for signal in {signal: None for _, signal in engine.waiting}:
-                for wait in signal.waiters:
-                    wait.error = wait.error or make()
-                self.wake([*signal.waiters])
+            for signal in {signal: None for _, signal in engine.waiting.values()}:
+                for future in [future for future in signal.waiters if not future.done()]:
+                    future.set_exception(make())
         else:
             self._look_around()
 
@@ -184,7 +154,7 @@ class RunningLoop:
 
     def _look_around(self) -> None:
         """Nothing moved, but something may: look for tasks that spin, and watch again when a waiting one wakes."""
-        parked = {self.tasks.get(name) for name, _ in self.engine.waiting}
+        parked = {self.tasks.get(name) for name, _ in self.engine.waiting.values()}
         running = [item for item in self.tasks.items() if not item[1].done() and item[1] not in parked]
         self._spinners = [item for item in running if is_ready(item[1])]
         waiters = [waiter for _, task in running if (waiter := getattr(task, "_fut_waiter", None)) is not None]

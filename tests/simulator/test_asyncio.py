@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -110,6 +112,35 @@ def test_a_collective_of_very_many(driver: str) -> None:
 
     models = DRIVERS[driver](reduce, ranks=1024, mesh=Mesh({"row": 32, "column": 32}))
     assert {model.time for model in models} == {0.6}
+
+
+def _in_pure_python(main: Coroutine[Any, Any, None]) -> None:
+    """Run it as a notebook does whose loops may be nested (nest_asyncio): with tasks that are not of C."""
+    with asyncio.Runner() as runner:
+        task: Any = asyncio.tasks._PyTask  # type: ignore[attr-defined]
+        runner.get_loop().set_task_factory(lambda loop, coroutine, **named: task(coroutine, loop=loop, **named))
+        runner.run(main)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, partial(asyncio.run, debug=True), _in_pure_python])
+def test_a_world_may_go_on_in_another_loop(run: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+    dist = Dist(2)
+    models = [Model(rank, dist) for rank in range(2)]
+
+    async def both_ways(model: Model) -> None:
+        other = 1 - model.rank
+        if model.rank:
+            await model.receive(other)
+        await model.pass_to(other, model.rank)
+        if not model.rank:
+            await model.receive(other)
+
+    async def once() -> None:
+        await asyncio.gather(*map(both_ways, models))
+
+    run(once())
+    run(once())
+    assert [model.time for model in models] == pytest.approx([1.6, 1.4])
 
 
 async def test_the_same_model_twice_is_no_run() -> None:
