@@ -111,8 +111,9 @@ class RankFigures:
 class LibraryResult:
     """A library's own training step in the same launch: its numbers, its time, and how often it communicated.
 
-    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay. `by` names the
-    part of the library that ran, where `name` does not.
+    `counts` and `replay_counts` are operations of all ranks together, of the library and of the replay; `cpu` and
+    `replay_cpu` the seconds of the processor that each step took all of them. `by` names the part of the library that
+    ran, where `name` does not.
     """
 
     name: str
@@ -120,6 +121,8 @@ class LibraryResult:
     seconds: tuple[float, ...]
     counts: dict[str, int]
     replay_counts: dict[str, int]
+    cpu: tuple[float, ...]
+    replay_cpu: tuple[float, ...]
     by: str = ""
 
     @property
@@ -296,8 +299,15 @@ def _library(
         seconds=tuple(_whole_step(step, shared) / 1e9 for step in zip(*(one["steps"] for one in each), strict=True)),
         counts=dict(sorted(theirs.items())),
         replay_counts=dict(sorted(mine.items())),
+        cpu=_spent(each),
+        replay_cpu=_spent(reports),
         by=each[0]["by"],
     )
+
+
+def _spent(reports: Sequence[Report]) -> tuple[float, ...]:
+    """Return the seconds of the processor that each step took all ranks."""
+    return tuple(sum(step) / 1e9 for step in zip(*(report["spent"] for report in reports), strict=True))
 
 
 def _figures(plan: Plan, rank: int, report: Report) -> RankFigures:

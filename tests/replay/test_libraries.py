@@ -22,7 +22,8 @@ def against(schedule: Trace, *names: str, optimizer: str = "sgd") -> ReplayResul
     for one in result.libraries:
         assert {error.what for error in one.errors} == {"gradient", "weight", "optimizer state"}
         assert all(error.relative <= 1e-12 for error in one.errors)
-        assert len(one.seconds) == 1
+        assert len(one.seconds) == len(one.cpu) == len(one.replay_cpu) == 1
+        assert min(one.cpu + one.replay_cpu) > 0
         assert result.ratio(one.name) > 0
         assert (f"{one.name} ({one.by}): " if one.by else f"{one.name}: ") in result.text()
     return result

@@ -85,7 +85,8 @@ class RankContext:
 
 class Clock:
     """A clock for one step of one rank, which marks the start and the end of each event: with the monotonic clock that
-    all processes of a machine share, or on a GPU with events in its stream, which tell when work was really done."""
+    all processes of a machine share, or on a GPU with events in its stream, which tell when work was really done.
+    `spent` are the nanoseconds of the processor that the step took this process."""
 
     def __init__(self, events: int, on_gpu: bool) -> None:
         self.on_gpu = on_gpu
@@ -103,6 +104,7 @@ class Clock:
         """Begin the step."""
         if self.on_gpu:
             torch.cuda.synchronize()  # the device is idle, so that the first event happens now
+        self.spent = -time.process_time_ns()
         self.begun, self.base = time.perf_counter_ns(), self.mark()
 
     def stop(self) -> Times:
@@ -110,6 +112,7 @@ class Clock:
         if self.on_gpu:
             torch.cuda.synchronize()
         over = time.perf_counter_ns()
+        self.spent += time.process_time_ns()
         return [*map(self._time, self.starts)], [*map(self._time, self.ends)], self.begun, over
 
     def _time(self, mark: Any) -> int:
@@ -271,14 +274,14 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
     report["shared_clock"] = context.transport.shared_clock
     yield from _recorded_step(context, report)
     libraries: list[Any] = []
-    report |= {"libraries": {}, "steps": []}
+    report |= {"libraries": {}, "steps": [], "spent": []}
     if options.against:
         from lib.replay.rank.libraries import KINDS
 
         libraries = [KINDS[name](name, context) for name in options.against]
         for one in libraries:
             counts, report["kept"][one.name] = one.prove()
-            report["libraries"][one.name] = {"counts": counts, "by": one.by, "steps": []}
+            report["libraries"][one.name] = {"counts": counts, "by": one.by, "steps": [], "spent": []}
     for number in range(options.warmup + options.steps):
         turns = [*libraries, None]  # None is the replay; every other round is reversed
         for library in turns if number % 2 == 0 else reversed(turns):
@@ -289,6 +292,7 @@ def steps(context: RankContext, report: Report) -> Iterator[Handle]:
             times, of = turn.clock.stop(), report if library is None else report["libraries"][library.name]
             if number >= options.warmup:
                 of["steps"].append(times)
+                of["spent"].append(turn.clock.spent)
             del turn  # before the next one is made
     yield from _wait(barrier())
 
