@@ -165,8 +165,7 @@ class Messages:
             self._hand_over(channel, message, wanted.call, wanted)
             return
         channel.ready.append(message)
-        waiting = self._any.get(channel.target)
-        if waiting:
+        if self._any and (waiting := self._any.get(channel.target)):
             self._offer(waiting[0], message.posted)
 
     def unread(self) -> list[tuple[int, int, Any]]:

@@ -82,10 +82,11 @@ def program_of(
             work = handlers[kind](stage, microbatch, taken, kept)
             if words is not None:
                 told = program.placed(told, words[number])
-            if work is not None and (message := await work) is not None:
-                rank.take(kind, stage, microbatch, kept, message)
-            if words is not None:  # a wait may have come
-                told = program.placed(told, words[number])
+            if work is not None:
+                if (message := await work) is not None:
+                    rank.take(kind, stage, microbatch, kept, message)
+                if words is not None:  # a wait may have come
+                    told = program.placed(told, words[number])
         for stage in rank.layers:
             await rank.update(stage)
         if words is not None:
