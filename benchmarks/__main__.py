@@ -85,8 +85,9 @@ def document(rows: Sequence[Sequence[str]], quick: bool) -> str:
     return f"""# How fast
 
 Measured with `make bench{" QUICK=1" if quick else ""}` ({machine}).
-Seconds are CPU time, that of all ranks for replays, but for starts of ranks, which are on the clock. Ours and its peer
-are measured in turns: a ratio is the median of neighbours, and the spread goes from the lowest to the highest. `!` marks what is too much.
+Seconds are CPU time, for replays that of all ranks; only starts of ranks are on the clock. Ours and its peer are
+measured in turns: a ratio is the median of neighbours, and the spread goes from the lowest to the highest. `!` marks
+what is too much.
 What is beside bare Python is bounded in seconds of a machine on which that takes {1e3 * START:.1f} ms: ratio and spread
 are what is measured here (above bare Python, where there is a +), as it would be there.
 
