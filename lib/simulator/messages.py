@@ -143,6 +143,10 @@ class Messages:
             self.network.send(source, target, AsEvent(call), length, partial(self._sent, channel, message))
             return message.room
         call[START] = start = channel.sends.carry(call[ISSUED], length)
+        if channel.receives:  # it need not lie there
+            wanted = channel.receives.popleft()
+            self._hand_over(channel, call, load, length, start + length, wanted.call, wanted)
+            return _ROOM
         message = Message(call, load, start + length)
         # One message fits, as in the original: a second send waits for the first to be received.
         if channel.ready:
@@ -162,7 +166,7 @@ class Messages:
         """Put a message into the room of its channel."""
         if channel.receives:
             wanted = channel.receives.popleft()
-            self._hand_over(channel, message, wanted.call, wanted)
+            self._hand_over(channel, message.call, message.value, message.length, message.over, wanted.call, wanted)
             return
         channel.ready.append(message)
         if self._any and (waiting := self._any.get(channel.target)):
@@ -235,7 +239,7 @@ class Messages:
         """Let a receive take the message that is ready, and one that waits for room take its place. Return the signal
         of the receive, or else the message itself."""
         message = channel.ready.popleft()
-        start = self._hand_over(channel, message, call, signal)
+        start = self._hand_over(channel, message.call, message.value, message.length, message.over, call, signal)
         if channel.waiting and self.network is None:
             following = channel.waiting.popleft()
             # It finds room when the receive of the one before begins, and no earlier.
@@ -244,21 +248,22 @@ class Messages:
             self.engine.fire(following.room)
         return signal or message
 
-    def _hand_over(self, channel: Channel, message: Message, call: Call, signal: Signal | None) -> int:
-        """Time a receive, fill in what it received, and fire its signal. Return when it begins, unless the network
-        determines that later."""
-        sent, length = message.call, message.length
+    def _hand_over(
+        self, channel: Channel, sent: Call, load: Any, length: int, over: int, call: Call, signal: Signal | None
+    ) -> int:
+        """Time a receive of what a send has brought by the time that it was `over`, fill in what it received, and fire
+        its signal. Return when it begins, unless the network determines that later."""
         call[LAYER], call[BATCHES] = sent[LAYER], sent[BATCHES]
         if self.network is not None:
-            over = partial(self.engine.fire, cast(Signal, signal), message.value)
-            self.network.receive(channel.source, channel.target, AsEvent(call), length, message.over, over)
-            return message.over
+            fire = partial(self.engine.fire, cast(Signal, signal), load)
+            self.network.receive(channel.source, channel.target, AsEvent(call), length, over, fire)
+            return over
         call[LENGTH] = length
-        call[START] = start = channel.arrivals.carry(call[ISSUED], length, message.over)
+        call[START] = start = channel.arrivals.carry(call[ISSUED], length, over)
         if signal is None:
             self.engine.moves += 1
         else:
-            self.engine.fire(signal, message.value)
+            self.engine.fire(signal, load)
         return start
 
 
