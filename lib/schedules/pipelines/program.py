@@ -224,7 +224,7 @@ class _Rank:
         self.replicas = share.replicas if len(share.replicas) > 1 else None
         self.sharded = sharded if self.replicas else set[int]()
         self.weights, self.states, self.activations, self.grads, self.sums = model.storage()
-        self.layers = {stage: layers[stage] for stage in sorted(place) if place[stage] == share.rank}
+        self.layers = {stage: (*layers[stage],) for stage in sorted(place) if place[stage] == share.rank}
         self.message: Any = None  # what was made right before it is sent, or came right before it is used
         self.under_way: dict[tuple[str, int, int], Work[Any]] = {}  # sends and receives
         self.gathers: dict[int, list[tuple[int, Work[Weight]]]] = {}  # by stage
@@ -261,28 +261,28 @@ class _Rank:
 
     def forward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
         """Take a microbatch forward through all layers of a stage. Their inputs stay until the backward."""
-        forward, layers, weights, activations = self.model.forward, self.layers[stage], self.weights, self.activations
+        model, layers, weights, activations = self.model, self.layers[stage], self.weights, self.activations
         first = layers[0]
         if taken:
             x = activations[first, microbatch] = self.message
         elif stage == 0:
-            x = activations[first, microbatch] = self.model.get_activation(self.batches[microbatch])
+            x = activations[first, microbatch] = model.get_activation(self.batches[microbatch])
         else:
             x = activations[first, microbatch]
         for layer in layers:
             if layer != first:
                 activations[layer, microbatch] = x
-            x = forward(layer, x, weights[layer])
+            x = model.forward(layer, x, weights[layer])
         if kept:
             self.message = x
         else:
             activations[layers[-1] + 1, microbatch] = x
 
     def backward(self, stage: int, microbatch: int, taken: bool, kept: bool) -> None:
-        backward, activations, weights = self.model.backward, self.activations, self.weights
+        model, activations, weights = self.model, self.activations, self.weights
         grad = self.gradient(stage, microbatch, taken)
         for layer in reversed(self.layers[stage]):
-            made, grad = backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
+            made, grad = model.backward(layer, activations.pop((layer, microbatch)), grad, weights[layer])
             self.add(layer, made)
         self.hand_on(stage, microbatch, kept, grad)
 
@@ -304,9 +304,9 @@ class _Rank:
 
     def gradient(self, stage: int, microbatch: int, taken: bool) -> ActivationGrad:
         """Return the gradient of a stage's output: received, made here, or that of the loss."""
-        last = self.layers[stage][-1] + 1, microbatch
         if taken:
             return self.message
+        last = self.layers[stage][-1] + 1, microbatch
         return self.grads.pop(last) if stage + 1 in self.place else self.model.loss(self.activations.pop(last))
 
     def hand_on(self, stage: int, microbatch: int, kept: bool, grad: ActivationGrad) -> None:
