@@ -425,7 +425,7 @@ def _astray(dist: Dist, waits: Waits) -> Iterator[Advice]:
     """A message went to a rank other than the one that waits for it."""
     full = {rank for rank, subject in waits.items() if subject.kind == "pass"}
     receivers = {subject.source: rank for rank, subject in waits.items() if subject.kind == "receive"}
-    unread = dist.unread()
+    unread = dist.messages.unread()
     pairs = {(source, target) for source, target, _ in unread}
     for source, target, event in unread:
         wanted, values = receivers.get(source), dist.models[source].program.values_of(event.inputs)

@@ -522,7 +522,7 @@ def _taken_again(program: Running, batches: frozenset[int]) -> str | None:
             rank, event = again[-1]
             took = f"rank {rank} took {these('batch', event.batches)}{line_of(event)}, {len(again)} times"
             return f"{took}: take another batch each time, {_data_call(program)}([b])"
-    unread = [source for source, target, _ in program.world.unread() if target == program.rank]
+    unread = [source for source, target, _ in program.world.messages.unread() if target == program.rank]
     if not unread or not alone:
         return None
     was = f"{program.rank} {'was' if len(unread) == 1 else 'were'}"

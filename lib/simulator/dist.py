@@ -204,8 +204,7 @@ class Dist(Given):
         self.everybody = Group(everybody, everybody)
         self._groups = {everybody: self.everybody}
         self._by_name: dict[tuple[int, str], Group] = {}
-        messages = Messages(self)
-        self.send, self.receive, self.unread = messages.send, messages.receive, messages.unread
+        self.messages = Messages(self)
 
     def enter(self, model: Model, rank: int, *size: int, sandbox: bool) -> Shape:
         """Let a rank enter with its Model. The first one determines the size of this world's training step."""

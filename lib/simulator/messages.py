@@ -114,13 +114,14 @@ class Messages:
         # The length of a message, if it is the same for all: it is needed a million times.
         self._each = self.prices.message(1, 0, 0) if type(self.prices).message is Costs.message else None
         # By receiver, then by sender.
-        self._incoming = defaultdict[int, dict[int, Channel]](dict)
+        self._incoming: dict[int, dict[int, Channel]] = {}
         self._any: dict[int, deque[Receive]] = {}
 
     def _channel(self, source: int, target: int) -> Channel:
-        if source not in self._incoming[target]:
-            self._incoming[target][source] = Channel(source, target)
-        return self._incoming[target][source]
+        incoming = self._incoming.setdefault(target, {})
+        if source not in incoming:
+            incoming[source] = Channel(source, target)
+        return incoming[source]
 
     def send(self, source: int, target: int, call: Call, load: Value | Parcel) -> Signal:
         """Send a message. The signal fires when it has found room: one message fits in a channel.
@@ -206,7 +207,7 @@ class Messages:
 
     def _first(self, rank: int) -> Channel | None:
         """Return the incoming channel whose message is first in simulated time; of equals the lowest source."""
-        ready = [c for c in self._incoming[rank].values() if c.ready]
+        ready = [c for c in self._incoming.get(rank, {}).values() if c.ready]
         # Never by which rank was stepped first: that is an accident of our own order.
         return min(ready, key=lambda c: (c.ready[0].posted, c.source), default=None)
 

@@ -227,13 +227,13 @@ class Recorder(Program):
             raise self.blame(error) from None
         call = ["pass_to", layer, batches, inputs, (), self.clock, None, 0, source, (), (), target, None]
         self.append(call)
-        return call, self.world.send(self.rank, target, call, load)
+        return call, self.world.messages.send(self.rank, target, call, load)
 
     def receive(self, sender: int | None, source: Source = None) -> tuple[Call, Signal]:
         """Issue a receive from a rank, or from any. The message that answers it fills in what it is about."""
         call = ["receive", None, NO_PIECES, (), (), self.clock, None, 0, source, (), (), sender, None]
         self.append(call)
-        return call, self.world.receive(self.rank, sender, call)
+        return call, self.world.messages.receive(self.rank, sender, call)
 
     def finish(self, call: Call, brought: Any, before: int | None = None) -> Any:
         """Complete a communication that has happened: number the values that it `brought`, which are the result, and
