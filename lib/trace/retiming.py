@@ -261,10 +261,6 @@ class Plan:
                 now, there, length[number] = clocks[rank], start[others[0]] + length[others[0]], lengths[number]
                 issued[number], start[number] = now, there if there > now else now
                 clocks[rank] = start[number] + length[number]
-            elif kind == "sent":
-                issued[number] = start[number] = clocks[rank]
-                length[number] = self.known(lengths, rank, number)
-                clocks[rank] += length[number]
             elif kind == "issue":
                 issued[number] = clocks[rank]
                 if events[number].op == "pass_to":
@@ -298,22 +294,32 @@ class Plan:
 
     @cached_property
     def _quick_steps(self) -> list[tuple[str, int, int, tuple[int, ...]]]:
-        """The steps of a run with only one, `sent` or `received`, for each end of a message that is awaited at once: a
-        pipeline is timed in two thirds of the time (tests/trace/test_retiming.py holds it to the simulation).
+        """The steps of a run in which messages are awaited at once: a receive is one step, `received`, and a send like
+        a computation, so that what a rank does between two receives is one step. A pipeline is timed in half of the
+        time (tests/trace/test_retiming.py holds it to the simulation).
 
-        Such an end keeps its rank busy like a computation, if all messages of that direction are awaited at once: none
-        ever finds an earlier one on its stream.
+        Both keep their rank busy like a computation, if all messages of that direction are awaited at once: none ever
+        finds an earlier one on its stream.
         """
-        events, steps = self.events, list[tuple[str, int, int, tuple[int, ...]]]()
+        events, steps, last = self.events, list[tuple[str, int, int, tuple[int, ...]]](), dict[int, int]()
         calls = ((events[number], rank) for kind, rank, number, _ in self.order.steps if kind == "issue")
         posted = {(event.op, rank, event.peer) for event, rank in calls if not event.blocking}
         for step in self.order.steps:
             kind, rank, number, others = step
             event = events[number]
-            if event.op not in MESSAGES or (event.op, rank, event.peer) in posted:
+            quick = event.op in MESSAGES and (event.op, rank, event.peer) not in posted and self.thing[number] >= 0
+            if kind == "do" or (quick and kind == "issue" and event.op == "pass_to"):
+                after = others if kind == "do" else (number + 1,)
+                at = last.get(rank, -1)
+                if at >= 0 and steps[at][3] == (number,):
+                    steps[at] = ("do", rank, steps[at][2], after)
+                else:
+                    last[rank] = len(steps)
+                    steps.append(("do", rank, number, after))
+            elif quick and kind == "pass":
+                steps.append(("received", rank, number, others))
+            elif not quick:
                 steps.append(step)
-            elif kind == "pass" or (kind == "issue" and event.op == "pass_to"):
-                steps.append(("received" if kind == "pass" else "sent", rank, number, others))
         return steps
 
     @cached_property
