@@ -164,7 +164,7 @@ class Engine:
         """Return which coroutine waits for which signal, by name."""
         own = [(task.name, task.signal) for task in self._own if task.signal is not None and not task.signal.fired]
         # By name, as a message lists them; only one of the two is ever in use.
-        return own or sorted([*{*self.waiting.values()}, *self.elsewhere], key=lambda item: item[0])
+        return own or sorted([*dict.fromkeys(self.waiting.values()), *self.elsewhere], key=lambda item: item[0])
 
     def running(self) -> int | None:
         """Return the name of the coroutine that runs now, where it is known."""

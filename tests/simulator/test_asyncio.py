@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from lib import Dist, Mesh, Model, Trace
+from lib.errors.exceptions import DeadlockError
+from lib.simulator.recorder import Work
 from tests.support.drivers import DRIVERS, gather
 from tests.support.schedules import ddp, pipeline_fsdp
 
@@ -141,6 +143,20 @@ def test_a_world_may_go_on_in_another_loop(run: Callable[[Coroutine[Any, Any, No
     run(once())
     run(once())
     assert [model.time for model in models] == pytest.approx([1.6, 1.4])
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_of_several_waits_of_a_rank_the_first_is_told(driver: str) -> None:
+    async def work(model: Model) -> None:
+        waits = [model.allreduce(model.fake_grad(layer, []), layer) for layer in range(12 - 11 * model.rank)]
+        await asyncio.gather(*(wait(one) for one in waits), *(wait(one) for one in waits[:3]))
+
+    async def wait(one: Work[Any]) -> None:
+        await one
+
+    with pytest.raises(DeadlockError) as caught:
+        DRIVERS[driver](work, ranks=2, layers=12, batches=2)
+    assert "rank 0 waits in all-reduce #2, layer 1" in str(caught.value)
 
 
 async def test_the_same_model_twice_is_no_run() -> None:
