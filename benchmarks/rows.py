@@ -96,7 +96,7 @@ def _simulated(ranks: int) -> None:
             return simulate(ddp, ranks=ranks, layers=layers, batches=ranks)
 
         events = _events(run())
-        yield from in_turns(run, lambda: hand_overs(ranks, events // ranks), _times(quick, 15), f"{events:,} events")
+        yield from in_turns(run, lambda: hand_overs(ranks, events // ranks), _times(quick, 25), f"{events:,} events")
 
 
 def _gathered(ranks: int) -> None:
@@ -112,7 +112,7 @@ def _gathered(ranks: int) -> None:
         def peer() -> None:
             simulate(ddp, ranks=ranks, layers=layers, batches=ranks)
 
-        yield from in_turns(lambda: asyncio.run(world()), peer, _times(quick, 15))
+        yield from in_turns(lambda: asyncio.run(world()), peer, _times(quick, 25))
 
 
 for _ranks in (4, 16, 64, 256):
@@ -130,7 +130,7 @@ def pipeline(quick: bool) -> Iterator[Sample]:
     def run() -> None:
         simulate(function, ranks=64, layers=64, batches=batches)
 
-    yield from in_turns(run, lambda: simpy_pipeline(64, batches), _times(quick, 9))
+    yield from in_turns(run, lambda: simpy_pipeline(64, batches), _times(quick, 15))
 
 
 MEMORY = """
@@ -156,7 +156,7 @@ def _checked(name: str, function: Any, ranks: int, layers: int, batches: int) ->
     @row(f"check {name}", "simulate", 2.0)
     def measure(quick: bool) -> Iterator[Sample]:
         size = {"ranks": ranks, "layers": layers // (4 if quick and function is ddp else 1), "batches": batches}
-        for _ in range(_times(quick, 11)):
+        for _ in range(_times(quick, 21)):
             trace = Trace.of(simulate(function, **size))  # another one each time: a Trace keeps what was worked out
             yield Sample(cpu(lambda trace=trace: check(trace)), cpu(lambda: simulate(function, **size)))
 
