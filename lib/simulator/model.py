@@ -23,7 +23,7 @@ from lib.values.collectives import COLLECTIVES, Collective
 from lib.values.dims import DIMS, NAMES
 from lib.values.layers import Shape
 from lib.values.operations import COMPUTE, MESSAGES, OPERATIONS, TIMED
-from lib.values.placement import MOST, give
+from lib.values.placement import MOST
 from lib.values.values import KINDS, Activation, ActivationGrad, OptState, Value, Weight, WeightGrad
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ _HELD = {
         for name, kind in zip(STORES, KINDS, strict=True)
     },
 }
+# Last, copies of what each operation needs: they save two look-ups, a million times.
+_SLOTS = (*_HELD, "_costs", "_forward", "_backward", "_update")
 # The read-only names of a Model, in words, and what to do instead of setting them.
 _GIVEN = {
     **_HELD,
@@ -90,7 +92,7 @@ class Model(Given):
     """
 
     given = _GIVEN
-    __slots__ = ("__dict__", "__weakref__", "_backward", "_costs", "_forward", "_update", *_HELD)
+    __slots__ = ("__dict__", "__weakref__", *_SLOTS)
     rank: int
     RANKS: int
     LAYERS: int
@@ -106,7 +108,6 @@ class Model(Given):
     activations: Store[Activation]
     grad_activations: Store[ActivationGrad]
     grad_weights: Store[WeightGrad]
-    # Copies of what each operation needs: they save two look-ups, a million times.
     _costs: Costs
     _forward: int | None
     _backward: int | None
@@ -137,11 +138,10 @@ class Model(Given):
         program = Recorder(rank, dist, dist.budget)
         shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
         stores = [make(program, index) for index, make in enumerate(STORE_CLASSES)]
+        held: list[Any] = [rank, dist.ranks, layers, batches, padding, dist, program, shape, dist.sandbox, {}]
         # Past `__setattr__`, which would ask for each whether it may still be set.
-        give(self, RANKS=dist.ranks, LAYERS=layers, BATCHES=batches, PADDING=padding, dist=dist, program=program)
-        give(self, shape=shape, sandbox=dist.sandbox, final_weights={}, **dict(zip(STORES, stores, strict=True)))
-        forward, backward, update = dist.flat
-        give(self, _costs=dist.prices, _forward=forward, _backward=backward, _update=update, rank=rank)
+        for put, item in zip(_PUT, (*held, *stores, dist.prices, *dist.flat), strict=True):
+            put(self, item)
 
     # -- where it is, what it holds -----------------------------------------------------------------------------
 
@@ -562,3 +562,6 @@ class Model(Given):
 
     def _blame(self, error: PuzzleError) -> NoReturn:
         raise self.program.blame(error)
+
+
+_PUT: list[Any] = [Model.__dict__[name].__set__ for name in _SLOTS]

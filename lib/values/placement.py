@@ -23,7 +23,7 @@ from fractions import Fraction
 from itertools import islice, pairwise, product
 from math import prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lib.errors.exceptions import RuleError
 from lib.errors.wording import described, numbered, plain, ranges, run_words, runs, these
@@ -433,15 +433,10 @@ class Place:
             elements = schema.size if complete else _size(schema.size, pieces, grid)
         if schema.running and is_open:
             elements = simplest(elements * (1 + Fraction(schema.running)))
+        batches = NO_PIECES if schema.batch is None else parts[schema.batch].pieces
         # A step has many places: this is the fastest way to set slots.
-        _set(self, "schema", schema)
-        _set(self, "parts", parts)
-        _set(self, "elements", elements)
-        _set(self, "batches", NO_PIECES if schema.batch is None else parts[schema.batch].pieces)
-        _set(self, "complete", complete)
-        _set(self, "plain", plain)
-        _set(self, "open", is_open)
-        _set(self, "zero", zero)
+        for put, item in zip(_PUT, (schema, parts, elements, complete, is_open, plain, zero, batches), strict=True):
+            put(self, item)
 
     @property
     def sharded(self) -> bool:
@@ -551,6 +546,9 @@ class Place:
     def __repr__(self) -> str:
         dims, sums = ("; ".join(map(repr, parts)) for parts in (self.dims, self.sums))
         return f"<{dims}{' | ' + sums if sums else ''}>"
+
+
+_PUT: list[Any] = [Place.__dict__[name].__set__ for name in Place.__match_args__]
 
 
 def alike(parts: Sequence[Part], others: Sequence[Part], but: int) -> bool:
