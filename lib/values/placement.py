@@ -144,11 +144,12 @@ class Dim:
     def _span(self, first: int, after: int) -> Pieces:
         return RunSet.span(first, after) if self.spans else frozenset(range(first, after))
 
-    def like(self, part: Part) -> Part:
-        """Return the same pieces of this dim as a part of another: a layer's features are a weight's columns."""
-        if part.dim is self:
-            return part
-        return self.whole if part.whole else self.piece(part.grid, part.pieces)
+    def like(self, part: Part | None) -> Part:
+        """Return the same pieces of this dim as a part of another, or all of it for None: a layer's features are a
+        weight's columns."""
+        if part is None or (part.whole and part.dim is not self):
+            return self._whole or self.whole
+        return part if part.dim is self else self.piece(part.grid, part.pieces)
 
     def part(self, *ranges: Range) -> Part:
         """Return any part, given as ranges in any order, which may overlap."""
@@ -351,8 +352,7 @@ class Schema:
 
     def at(self, parts: Mapping[str, Part]) -> Place:
         """Return the place with parts given by role, each with the same pieces here; all others are whole."""
-        found = [dim.like(parts[dim.name]) if dim.name in parts else dim.whole for dim in self.spaces]
-        return self.place(*found)
+        return self.place(*[dim.like(parts.get(dim.name)) for dim in self.spaces])
 
     def _canonical(self, parts: tuple[Part, ...]) -> Place:
         """Return the place with these parts, or its canonical form: a sum in which nothing is missing is done."""

@@ -44,6 +44,9 @@ class Linear(LayerKind):
         return self.output.at({**parts, "features": part(other, "out"), "terms": part(other, "in")})
 
     def gradients_of(self, op: str, inp: Value, grad: Value, other: Any) -> tuple[Place | None, Place]:
+        whole = other is not None and other.place.complete and inp.place is grad.place and inp.place.plain
+        if whole and inp.place.schema is self.gradients[0]:  # only batches are cut: by far the most common case
+            return self.by_weight(inp.place.named), inp.place
         sums = self.sums_of(op, inp, grad)
         # dW = x^T dy has the features of x as rows, and those of dy as columns. It is a sum over dy's part of a grid: a
         # halo makes rows of x overlap, but not those of dy.
