@@ -353,7 +353,9 @@ class Model(Given):
         program, frame = self.program, _frame(1)
         code, instruction = frame.f_code, frame.f_lasti
         try:
-            rules.final(self.shape, layer, weight)
+            # The common case is a weight of this rank and of this very number, and needs no rule.
+            if type(weight) is not Weight or weight.home is not program or weight.layer is not layer:
+                rules.final(self.shape, layer, weight)
             used = (weight.number if weight.home is program else program.id(weight, (code, instruction)),)
         except PuzzleError as error:
             self._blame(error)
