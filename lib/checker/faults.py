@@ -106,8 +106,8 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     sandbox, where a made-up gradient will do."""
     faults: dict[_Fault, list[int]] = {}
     handed_in: dict[int, list[tuple[int, Event, Weight, Flaw | None]]] = defaultdict(list)
-    for (rank, layer), final in sorted(rebuilt.finals.items(), key=itemgetter(0)):
-        handed_in[layer].append((rank, *final))
+    for (rank, layer), (event, weight, flaw) in rebuilt.finals.items():
+        handed_in[layer].append((rank, event, weight, flaw))
     # Only if some layer was not handed in at all: finding who updated it takes a pass over all events.
     updated: dict[int | None, list[tuple[int, Event]]] = defaultdict(list)
     if len(handed_in) < trace.layers:
@@ -125,14 +125,15 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
     for layer in sorted({*known, first}):
         if kinds[layer].weight is None:
             continue
-        here = handed_in.get(layer)
+        here = sorted(handed_in.get(layer, ()), key=itemgetter(0))
         if not here and layer not in known:
             faults[_not_handed_in(trace, [])] = []  # for all untouched layers
         elif not here:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
             # Only the first rank with a wrong weight is told, and what is missing from all of them.
-            wrong = (_fault(trace, rank, event, weight, flaw, pretend) for rank, event, weight, flaw in here)
+            odd = [one for one in here if one[3] is not None or one[2].updates != 1]  # few: most are honest
+            wrong = (_fault(trace, *one, pretend) for one in odd)
             parts = tuple([id(weight.place) for _, _, weight, _ in here])
             missing = None if parts in complete else _missing(here, trace)
             for fault in (next(filter(None, wrong), None), missing):

@@ -188,10 +188,10 @@ def forgotten(run: Trace, hidden: Sequence[tuple[int, figures.Alive]], judged: b
 
 def _strays(program: Program) -> list[tuple[int, int]]:
     """Return the values that a rank puts into the store of another kind, and the number of that store."""
+    own = [None if value is None else STORE[type(value)] for value in program.values]
+    entered = [(number, store) for _, store, number, change in program.moves if change > 0]
     # A set: a value may enter a store many times, but is told once.
-    stored = {(number, store) for _, store, number, change in program.moves if change > 0}
-    kinds = [None if value is None else STORE[type(value)] for value in program.values]
-    return sorted((number, store) for number, store in stored if kinds[number] not in (None, STORES[store]))
+    return sorted({(number, store) for number, store in entered if STORES[store] != own[number] is not None})
 
 
 def fed(trace: Trace) -> Iterator[str]:

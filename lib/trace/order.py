@@ -20,7 +20,7 @@ from lib.trace.event import Event, Program
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES, Collective, values_in
 from lib.values.operations import COMMUNICATION, READS
-from lib.values.rules import Member, bring, collective
+from lib.values.rules import Member, agreed, bring, collective
 from lib.values.values import Value
 
 TALKS: Final = COMMUNICATION | {"wait"}
@@ -36,7 +36,7 @@ class Communicators:
         self._known: dict[int, tuple[tuple[int, ...], int]] = {}
         self._numbers: dict[tuple[int, ...], int] = {}
 
-    def __call__(self, group: tuple[int, ...]) -> int:
+    def number(self, group: tuple[int, ...]) -> int:
         """Return the number of a group."""
         known = self._known.get(id(group))
         if known is None:
@@ -104,13 +104,13 @@ class Joined(NamedTuple):
 @kept
 def collectives(run: Trace) -> list[Joined]:
     """Return the calls of each collective; the collectives of one group in order."""
-    communicator = Communicators()
+    communicators = Communicators()
     joined: dict[tuple[int, int], Joined] = {}
     for program in run.programs:
         count: dict[int, int] = defaultdict(int)
         for number, event in enumerate(program.events):
             if event.op in COLLECTIVES:
-                group = communicator(event.group)
+                group = communicators.number(event.group)
                 key = group, count[group]
                 count[group] += 1
                 if key not in joined:
@@ -158,14 +158,21 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
     """Return what each member of a collective gets for the values that they bring: always new objects. PuzzleError
     where these break a rule."""
-    brought: list[Member] = []
-    for place, ((rank, event), mine) in enumerate(zip(members, values, strict=True)):
+    brought: list[Any] = []
+    calls: list[tuple[Any, ...]] = []
+    for place, ((_, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
         value: Any = mine if row.many else next(iter(mine), None)
         bring(row, value, event.layer, len(members), place)
-        brought.append(Member(rank, event.op, event.layer, value, row.said(event.arg), event.group))
-    row = COLLECTIVES[brought[0].op]
-    results = collective(row, brought)
+        brought.append(value)
+        calls.append((event.op, event.layer, row.said(event.arg), event.group))
+
+    def each() -> list[Member]:  # for an error: mostly all say the same, which one comparison shows
+        every = zip(members, calls, brought, strict=True)
+        return [Member(rank, op, layer, value, said, group) for (rank, _), (op, layer, said, group), value in every]
+
+    row, alike = COLLECTIVES[calls[0][0]], calls.count(calls[0]) == len(calls) and len({*map(type, brought)}) == 1
+    results = agreed(row, brought, calls[0][2], each) if alike else collective(row, each())
     if row.gives is None:  # one new object: each rank tracks its own lifetime of it
         return [values_in(results[0])] * len(results)
     # The law may return what a member brought, or one object several times; each result has its own lifetime.
@@ -227,7 +234,7 @@ class _Walk:
         self.complete = bytearray(len(self.events))
         # Calls are matched by count and messages by pair, so any order of ranks gives the same meetings.
         self.ready = deque(range(run.ranks))
-        self.communicator = Communicators()
+        self.communicators = Communicators()
         self.count: dict[tuple[int, int], int] = defaultdict(int)
         self.open: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         self.sent: dict[tuple[int, int], deque[int]] = defaultdict(deque)
@@ -271,7 +278,7 @@ class _Walk:
     def issue(self, rank: int, number: int, event: Event) -> None:
         """Issue a call, and complete what it was the last to need."""
         if event.op in COLLECTIVES:
-            group = self.communicator(event.group)
+            group = self.communicators.number(event.group)
             # By count, as NCCL does: calls have no names, so members in different orders meet wrongly.
             place = self.count[rank, group]
             self.count[rank, group] = place + 1
@@ -283,8 +290,9 @@ class _Walk:
                     return  # here the run failed: it never took place
                 numbers = tuple([joined[member] for member in event.group])
                 self.steps.append(("meet", group, numbers[0], numbers))
-                for member, own in zip(event.group, numbers, strict=True):
-                    self.finish(member, own)
+                for own in numbers:
+                    self.complete[own] = True
+                self.ready.extend(event.group)
         elif event.op in READS:
             self.serve(rank)
         elif event.op == "pass_to" and event.peer is not None:

@@ -90,7 +90,8 @@ class Times(NamedTuple):
 
     def awaited(self, now: int, number: int, wait: tuple[int, ...]) -> int:
         """Return when a rank goes on that waits from `now` on for a communication, perhaps with a `wait` event."""
-        end = cast(int, self.start[number]) + self.length[number]
+        start: Any = self.start[number]
+        end: int = start + self.length[number]
         # Not max(): this runs for every communication of a run that is timed under many costs.
         after = end if end > now else now
         if wait:
@@ -227,8 +228,7 @@ class Plan:
 
     def times(self, run: Trace, costs: Costs, lengths: list[int], scale: Scale | None = None) -> Times:
         """Return the times of all events, given their `lengths` with all links to themselves."""
-        issued, length = map(list[int], self._recorded)
-        times = Times(issued, [None] * len(issued), length)
+        times = Times([*self.recorded.issued], [None] * len(self.events), [*self.recorded.length])
         try:
             # Shared links need the order of simulated time; without them any order of the steps will do.
             if costs.shared:
@@ -254,8 +254,8 @@ class Plan:
         for kind, rank, number, others in self._quick_steps if quick else self.order.steps:
             if kind == "do":
                 did = slice(number, others[0])
-                length[did] = lengths[did]
-                *begun, clocks[rank] = accumulate(length[did], initial=clocks[rank])
+                length[did] = took = lengths[did]
+                *begun, clocks[rank] = accumulate(took, initial=clocks[rank])
                 issued[did] = start[did] = begun
             elif kind == "received":
                 now, there, length[number] = clocks[rank], start[others[0]] + length[others[0]], lengths[number]
@@ -288,9 +288,10 @@ class Plan:
                     start[n], length[n] = begin, took
 
     @cached_property
-    def _recorded(self) -> list[list[int]]:
-        """The recorded times of issue and lengths, which events that are never reached in a run that failed keep."""
-        return [[event.issued for event in self.events], [event.length for event in self.events]]
+    def recorded(self) -> Times:
+        """The times that the run states. Events that are never reached in a run that failed keep them, but no start."""
+        every = self.events
+        return Times([event.issued for event in every], [e.start for e in every], [e.length for e in every])
 
     @cached_property
     def _quick_steps(self) -> list[tuple[str, int, int, tuple[int, ...]]]:

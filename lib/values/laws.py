@@ -208,7 +208,8 @@ def _dim_of(value: Value, role: str) -> Part:
 def total_elements(values: Iterable[Value]) -> Elements:
     """Return the elements of all values together."""
     # A Fraction finds a common divisor in every sum, which is slow; here that is done once for each denominator.
-    whole, parts = 0, dict[int, int]()
+    parts: dict[int, int] = {}
+    whole = 0
     for value in values:
         size = value.place.elements
         if type(size) is int:

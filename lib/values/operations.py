@@ -115,7 +115,7 @@ class Operation:
         """Return what it gives, by its rule."""
         assert self.rule is not None, f"nothing makes what {self.name} gives"
         # One signature for all rules, so that a check can call any of them by what a Trace says of an event.
-        said = (batches,) if self.says == "batches" else arg if self.says else ()
+        said = () if not self.says else (batches,) if self.says == "batches" else arg
         made: Any = self.rule(shape, layer, *said, *values) if said else self.rule(shape, layer, *values)
         return made if type(made) is tuple else (made,)  # pyright: ignore[reportUnknownVariableType]
 

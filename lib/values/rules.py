@@ -345,7 +345,7 @@ def bring(row: Collective, value: Any, layer: Any, members: int, place: int = 0)
         if not isinstance(item, Value):
             need(Value, item, f"first argument of {row.name}", row.name)
         # Only numbers are compared: numpy's arrays, for one, answer a comparison with an array.
-        other = item.layer != layer if isinstance(layer, int | float) else True
+        other = item.layer != layer if type(layer) is int or isinstance(layer, int | float) else True
         # An activation lies between two layers and may be named by either, so only weights' tensors are checked.
         if other and item.place.sharded and not row.bucket:
             raise RuleError(facts.ToldLayer(row.name, item, layer))
