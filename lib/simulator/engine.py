@@ -124,7 +124,7 @@ class Engine:
         # Wakes the waiters of a signal, where another loop steps them.
         self.wake: Callable[[list[Any]], None] | None = None
         # Which coroutine waits for which signal, by what it has yielded, where another loop steps them.
-        self.waiting: dict[object, tuple[int, Signal]] = {}
+        self.waiting: dict[Any, tuple[int, Signal]] = {}
         # Coroutines that wait for something other than a Signal, as far as known.
         self.elsewhere: list[tuple[int, Signal]] = []
         # Which coroutine runs, where another loop steps them.

@@ -139,7 +139,7 @@ class Model(Given):
         shape = dist.enter(self, rank, layers, batches, padding, sandbox=sandbox)
         stores = [make(program, index) for index, make in enumerate(STORE_CLASSES)]
         held: list[Any] = [rank, dist.ranks, layers, batches, padding, dist, program, shape, dist.sandbox, {}]
-        # Past `__setattr__`, which would ask for each whether it may still be set.
+        # In the order of the slots, and past `__setattr__`, which would ask for each whether it may still be set.
         for put, item in zip(_PUT, (*held, *stores, dist.prices, *dist.flat), strict=True):
             put(self, item)
 

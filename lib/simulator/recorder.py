@@ -252,10 +252,8 @@ class Recorder(Program):
             result = [value.at(value.place, self) for value in brought]
             call[OUTPUTS] = tuple([value.number for value in result])
         end = call[START] + call[LENGTH]  # it has happened, so it has a start
-        if before is None:
-            call[BLOCKING] = True
-        else:
-            call[BLOCKING] = False
+        call[BLOCKING] = before is None
+        if before is not None:
             # It may have been over long ago: then awaiting it takes no time.
             wait = max(0, end - self.clock)
             self.did(("wait", call[LAYER], (), 0, 0, self.clock, wait, *_split(call[SOURCE]), (before,)))

@@ -143,9 +143,8 @@ class RunningLoop:
         if self.waking or engine.moves != seen or engine.choose():
             self.watch()
         elif engine.waiting and (make := engine.on_stuck()) is not None:
-            # Each signal once, in the order of the waits: several ranks wait for one collective.
-            for signal in {signal: None for _, signal in engine.waiting.values()}:
-                for future in [future for future in signal.waiters if not future.done()]:
+            for future in engine.waiting:  # in the order of the waits
+                if not future.done():
                     future.set_exception(make())
         else:
             self._look_around()

@@ -167,12 +167,14 @@ def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]])
         brought.append(value)
         calls.append((event.op, event.layer, row.said(event.arg), event.group))
 
-    def each() -> list[Member]:  # for an error: mostly all say the same, which one comparison shows
+    def each() -> list[Member]:  # only where they may differ: mostly all say the same, which one comparison shows
         every = zip(members, calls, brought, strict=True)
         return [Member(rank, op, layer, value, said, group) for (rank, _), (op, layer, said, group), value in every]
 
-    row, alike = COLLECTIVES[calls[0][0]], calls.count(calls[0]) == len(calls) and len({*map(type, brought)}) == 1
-    results = agreed(row, brought, calls[0][2], each) if alike else collective(row, each())
+    op, _, said, _ = calls[0]
+    row = COLLECTIVES[op]
+    alike = calls.count(calls[0]) == len(calls) and len({*map(type, brought)}) == 1
+    results = agreed(row, brought, said, each) if alike else collective(row, each())
     if row.gives is None:  # one new object: each rank tracks its own lifetime of it
         return [values_in(results[0])] * len(results)
     # The law may return what a member brought, or one object several times; each result has its own lifetime.
@@ -290,9 +292,8 @@ class _Walk:
                     return  # here the run failed: it never took place
                 numbers = tuple([joined[member] for member in event.group])
                 self.steps.append(("meet", group, numbers[0], numbers))
-                for own in numbers:
-                    self.complete[own] = True
-                self.ready.extend(event.group)
+                for member, own in zip(event.group, numbers, strict=True):
+                    self.finish(member, own)
         elif event.op in READS:
             self.serve(rank)
         elif event.op == "pass_to" and event.peer is not None:

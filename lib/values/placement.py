@@ -434,7 +434,7 @@ class Place:
         if schema.running and is_open:
             elements = simplest(elements * (1 + Fraction(schema.running)))
         batches = NO_PIECES if schema.batch is None else parts[schema.batch].pieces
-        # A step has many places: this is the fastest way to set slots.
+        # A step has many places: this is the fastest way to set slots, in their order.
         for put, item in zip(_PUT, (schema, parts, elements, complete, is_open, plain, zero, batches), strict=True):
             put(self, item)
 

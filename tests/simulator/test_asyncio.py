@@ -5,7 +5,7 @@ import gc
 import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -119,7 +119,7 @@ def test_a_collective_of_very_many(driver: str) -> None:
 def _in_pure_python(main: Coroutine[Any, Any, None]) -> None:
     """Run it as a notebook does whose loops may be nested (nest_asyncio): with tasks that are not of C."""
     with asyncio.Runner() as runner:
-        task: Any = asyncio.tasks._PyTask  # type: ignore[attr-defined]
+        task = cast(Any, asyncio.tasks)._PyTask
         runner.get_loop().set_task_factory(lambda loop, coroutine, **named: task(coroutine, loop=loop, **named))
         runner.run(main)
 
