@@ -232,8 +232,8 @@ class Model(Given):
             self._blame(error)
         # For rows, the classic case, nothing is added, so that files stay as they were before there were columns.
         said = (shard, total) if dim == "in" else (shard, total, 1)
-        first, now = out[0], program.clock
-        program.did(("load_weights", first.layer, (), first.number, 2, now, 0, frame.f_code, frame.f_lasti, said))
+        first = out[0]
+        program.did(("load_weights", first.layer, first.number, 2, 0, frame.f_code, frame.f_lasti, said))
         return out
 
     def get_activation(self, batches: Iterable[int]) -> Activation:
@@ -261,13 +261,12 @@ class Model(Given):
             out = rules.forward(self.shape, layer, inp, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, batches, used = out.layer - 1, out.place.batches, (inp.number, weight.number)
+        layer, batches, code = out.layer - 1, out.place.batches, frame.f_code
         if (length := self._forward) is None or not (weight.place.complete and inp.place.plain):
             length = self._length("forward", layer, batches, (inp, weight))
-        else:
+        elif len(batches) != 1:
             length *= len(batches)
-        now = program.clock
-        program.did(("forward", layer, used, out.number, 1, now, length, frame.f_code, frame.f_lasti, ()))
+        program.did(("forward", layer, out.number, 1, length, code, frame.f_lasti, (), inp.number, weight.number))
         return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
@@ -296,14 +295,13 @@ class Model(Given):
             out = rules.backward(self.shape, layer, inp, grad, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, used = grad.layer, (inp.number, grad.number, weight.number)
+        layer, a, b, c = grad.layer, inp.number, grad.number, weight.number
         if (length := self._backward) is None or not (weight.place.complete and inp.place.plain):
             length = self._length("backward", layer, grad.place.batches, (inp, grad, weight))
-        else:
+        elif len(grad.place.batches) != 1:
             length *= len(grad.place.batches)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
-        now = program.clock
-        program.did(("backward", layer, used, first, count, now, length, frame.f_code, frame.f_lasti, ()))
+        program.did(("backward", layer, first, count, length, frame.f_code, frame.f_lasti, (), a, b, c))
         return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
@@ -337,11 +335,11 @@ class Model(Given):
             out = rules.update(self.shape, layer, weight_grad, weight, opt_state, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, length, used = weight.layer, self._update, (weight_grad.number, weight.number, opt_state.number)
+        layer, length = weight.layer, self._update
         if length is None:
             length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
-        now = program.clock
-        program.did(("update", layer, used, out[0].number, 2, now, length, frame.f_code, frame.f_lasti, ()))
+        a, b, c = weight_grad.number, weight.number, opt_state.number
+        program.did(("update", layer, out[0].number, 2, length, frame.f_code, frame.f_lasti, (), a, b, c))
         return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
@@ -356,10 +354,10 @@ class Model(Given):
             # The common case is a weight of this rank and of this very number, and needs no rule.
             if type(weight) is not Weight or weight.home is not program or weight.layer is not layer:
                 rules.final(self.shape, layer, weight)
-            used = (weight.number if weight.home is program else program.id(weight, (code, instruction)),)
+            number = weight.number if weight.home is program else program.id(weight, (code, instruction))
         except PuzzleError as error:
             self._blame(error)
-        program.did(("set_final_weight", weight.layer, used, 0, 0, program.clock, 0, code, instruction, ()))
+        program.did(("set_final_weight", weight.layer, 0, 0, 0, code, instruction, (), number))
         self.final_weights[weight.layer] = weight
 
     def _compute(self, op: str, layer: Any, *values: Any, said: tuple[Any, ...] = ()) -> Any:
@@ -388,8 +386,7 @@ class Model(Given):
         first, arg = len(program.values), () if row.says == "batches" else said
         for value in made:
             program.new(value)
-        row = op, layer, inputs, first, len(made), program.clock, length, frame.f_code, frame.f_lasti, arg
-        program.did(row)
+        program.did((op, layer, first, len(made), length, frame.f_code, frame.f_lasti, arg, *inputs))
         return out  # pyright: ignore[reportUnknownVariableType]
 
     def _length(self, op: str, layer: Any, batches: frozenset[int], values: Any) -> int:

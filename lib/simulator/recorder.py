@@ -20,6 +20,7 @@ from lib.simulator.messages import Call, Parcel, copy_message
 from lib.trace.event import BLOCKING, LAYER, LENGTH, OP, OUTPUTS, SOURCE, START, Event, Move, Program, Source, place_at
 from lib.values import facts
 from lib.values.dims import NO_PIECES
+from lib.values.operations import COMMUNICATION
 from lib.values.placement import keep
 from lib.values.values import KINDS, Value, made, set_home, set_number
 
@@ -30,6 +31,8 @@ BUDGET: Final = 250_000
 """Events that a rank may record by default."""
 MOVES_AN_EVENT: Final = 4
 """Changes of the stores of a rank that are allowed for each event that it may record."""
+REPLACED: Final = len(KINDS)
+"""Added to the number of a store where a value takes the place of another (see `Recorder`)."""
 PUZZLE_BUDGET: Final = 10_000
 """Events of a rank at the size of a puzzle: 200 times what our longest solution records."""
 ENDLESS: Final = (
@@ -40,9 +43,10 @@ _frame = sys._getframe  # pyright: ignore[reportPrivateUsage]
 E = TypeVar("E", bound=PuzzleError)
 T = TypeVar("T")
 
-Row = tuple[str, int | None, tuple[int, ...], int, int, int, int, "CodeType | Place | None", int, tuple[int, ...]]
-"""An operation without communication: its name, layer, inputs, first output, number of outputs, start, length, code,
-instruction, arg. Its batches are those of its first output, so that all ranks of a DDP have the same rows."""
+Row = tuple[Any, ...]
+"""An operation without communication: its name, layer, first output, number of outputs, length, code, instruction, arg;
+then its inputs. It begins where the one before it ends, and its batches are those of its first output. So a row is
+small, as new memory takes a tenth of the time of a run, and all ranks of a DDP have the same rows."""
 
 
 class Recorder(Program):
@@ -51,7 +55,8 @@ class Recorder(Program):
     Most of what a run records is never read during the run. So it is kept as rows, which become Events and Moves for
     good when they are first read. `moved` has None for each event, so that the order of events and moves is known; for
     a value that enters a store, its id and the number of the store; for one that leaves, its id, that number as
-    `~store`, and from where: key, code and instruction, with no code where another value took its place.
+    `~store`, and from where: key, code and instruction; for one that takes the place of another, the id of that one,
+    the number of the store + REPLACED, and its own id.
 
     `world` is what all ranks of one run share: a value whose home is another rank's record of the same world is on
     that rank, and cannot be used here.
@@ -71,11 +76,11 @@ class Recorder(Program):
         self.rows = []  # pyright: ignore[reportGeneralTypeIssues]  # under its other name
         self._moves = []  # pyright: ignore[reportGeneralTypeIssues]
         self.moved: list[Any] = []
-        # From this many entries on (a move is two or more) the moves among them have to be counted.
-        self.many_moved = 2 * MOVES_AN_EVENT * budget
-        # How far rows and moves are already converted (of moves, after how many events too), so that reading mid-run
-        # converts each once.
-        self._asked, self._told = 0, (0, 0)
+        # From this many entries on (two moves are three or more) the moves among them have to be counted.
+        self.many_moved = 3 * MOVES_AN_EVENT * budget // 2
+        # How far rows and moves are already converted, and the clock or the number of events there, so that reading
+        # mid-run converts each once.
+        self._asked, self._told = (0, 0), (0, 0)
         self.world, self.shared, self.budget, self.clock = world, world.shared, budget, 0
         # Below this number of rows no limit is checked: -1 before the first, 0 where ranks share rows or stop.
         self.free = -1
@@ -86,23 +91,29 @@ class Recorder(Program):
     @property
     def events(self) -> list[Event]:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the rank has done so far."""
-        rows, before, values = self.rows, self._asked, cast("list[Any]", self.values)
-        self._asked = len(rows)
+        rows, (before, now), values = self.rows, self._asked, cast("list[Any]", self.values)
+        under_way: tuple[int, int] | None = None
         # One object for all events of a line: saving a run finds known ones by identity.
         sources: dict[tuple[int, int], tuple[CodeType, int]] = {}
         for number in range(before, len(rows)):
-            if type(rows[number]) is tuple:
-                op, layer, inputs, first, count, now, length, code, instruction, arg = rows[number]
+            row: Any = rows[number]
+            kind = cast("type[object]", type(row))
+            if kind is tuple:
+                op, layer, first, count, length, code, instruction, arg = row[:8]
                 outputs = (first,) if count == 1 else tuple(range(first, first + count))
                 batches = values[first].place.batches if count else NO_PIECES
                 known = type(code) is CodeType
                 source = sources.setdefault((id(code), instruction), (code, instruction)) if known else code
-                rows[number] = Event(op, layer, batches, inputs, outputs, now, now, length, source, arg)
-            elif type(rows[number]) is list and rows[number][BLOCKING] is not None:
-                rows[number] = Event(*rows[number])
-            elif type(rows[number]) is list:  # under way: it stays a Call, and is returned as an Event of now
-                self._asked = min(self._asked, number)
-        return rows if self._asked == len(rows) else [r if type(r) is Event else Event(*r[:BLOCKING]) for r in rows]
+                rows[number] = Event(op, layer, batches, row[8:], outputs, now, now, length, source, arg)
+                now += length
+            elif kind is list and row[BLOCKING] is None:  # under way: a Call, which is returned as an Event of now
+                under_way = under_way or (number, now)
+            else:
+                event = rows[number] = Event(*row) if kind is list else row
+                if event.blocking or event.op not in COMMUNICATION:
+                    now = max(now, event.end or 0)
+        self._asked = under_way or (len(rows), now)
+        return rows if under_way is None else [r if type(r) is Event else Event(*r[:BLOCKING]) for r in rows]
 
     events = events.setter(rows.__set__).deleter(rows.__delete__)  # type: ignore[attr-defined]
 
@@ -113,11 +124,14 @@ class Recorder(Program):
         for number in (entries := iter(self.moved[told:])):
             if number is None:
                 position += 1
-            elif (store := next(entries)) >= 0:
-                append((position, store, number, 1))
-            else:
+            elif (store := next(entries)) < 0:
                 append((position, ~store, number, -1))
                 next(islice(entries, 2, None))  # key, code and instruction
+            elif store < REPLACED:
+                append((position, store, number, 1))
+            else:
+                append((position, store - REPLACED, number, -1))
+                append((position, store - REPLACED, next(entries), 1))
         self._told = len(self.moved), position
         return self._moves
 
@@ -127,9 +141,13 @@ class Recorder(Program):
         """Return each key deleted from the store with this way out: the id of its last value, and the deleting code."""
         entries, found = iter(self.moved), dict[Any, tuple[int, CodeType, int]]()
         for number in entries:
-            if number is not None and (way := next(entries)) < 0:
+            if number is None:
+                continue
+            if (way := next(entries)) >= REPLACED:
+                next(entries)  # the value that came
+            elif way < 0:
                 key, code, instruction = islice(entries, 3)
-                if way == out and code is not None:
+                if way == out:
                     found[key] = number, code, instruction
         return found
 
@@ -156,7 +174,7 @@ class Recorder(Program):
         self.values.append(value)
         # The value is kept with its number, so that its id stays its own.
         self._adopted[id(value)] = (value, number)
-        self.did(("foreign", value.layer, (), number, 1, self.clock, 0, *_split(source or student_place()), ()))
+        self.did(("foreign", value.layer, number, 1, 0, *_split(source or student_place()), ()))
         return number
 
     def new(self, value: Value) -> int:
@@ -172,10 +190,10 @@ class Recorder(Program):
         rows = self.rows
         if len(rows) >= self.free:
             self.allow(row[0])
-            row = self.common((row[0], row[3], row[5], row[8]), row)
+            row = self.common((row[0], row[2], row[6]), row)
         rows.append(row)
         self.moved.append(None)
-        self.clock += row[6]
+        self.clock += row[4]
 
     def common(self, key: Any, thing: T) -> T:
         """Return the one object that ranks of a large world share for equal things; in a small one the thing itself.
@@ -191,7 +209,7 @@ class Recorder(Program):
         rows = self.rows
         for number, row in enumerate(rows[since:], since):
             if type(row) is tuple:
-                rows[number] = (*row[:7], *_split(source), row[9])
+                rows[number] = (*row[:5], *_split(source), *row[7:])
             elif type(row) is Event:
                 row.source = source
             else:
@@ -256,7 +274,7 @@ class Recorder(Program):
         if before is not None:
             # It may have been over long ago: then awaiting it takes no time.
             wait = max(0, end - self.clock)
-            self.did(("wait", call[LAYER], (), 0, 0, self.clock, wait, *_split(call[SOURCE]), (before,)))
+            self.did(("wait", call[LAYER], 0, 0, wait, *_split(call[SOURCE]), (before,)))
         if end > self.clock:
             self.clock = end
         return result
@@ -276,7 +294,7 @@ class Recorder(Program):
     def count_moves(self) -> None:
         """Stop a rank whose stores change without end."""
         most = MOVES_AN_EVENT * self.budget
-        self.many_moved = len(self.moved) + 2 * (most - len(self.moves))
+        self.many_moved = len(self.moved) + 3 * (most - len(self.moves)) // 2
         if len(self.moves) > most:
             what = f"the stores of one rank changed more than {most} times"
             raise self._endless(what, "a value enters or leaves a store again and again")
@@ -295,7 +313,7 @@ class Recorder(Program):
             raise self.blame(error) from None
         frame = student_frame(_frame(3))  # past the method of the value, and what all of these have in common
         code, instruction = (None, 0) if frame is None else (frame.f_code, frame.f_lasti)
-        self.did((op, output.layer, ids, self.new(output), 1, self.clock, 0, code, instruction, arg))
+        self.did((op, output.layer, self.new(output), 1, 0, code, instruction, arg, *ids))
         return output
 
     def blame(self, error: E) -> E:

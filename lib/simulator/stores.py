@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from lib.errors.exceptions import AbsentKey, PuzzleError, RuleError
 from lib.errors.source_lines import GIVEN, Place, resolve
 from lib.errors.wording import is_awaitable, shown, with_article
-from lib.simulator.recorder import Recorder
+from lib.simulator.recorder import REPLACED, Recorder
 from lib.trace.event import STORES
 from lib.values import facts
 from lib.values.values import KINDS, Value
@@ -58,7 +58,7 @@ class Store(dict[Any, T]):
         else:
             held = self[key]
             gone = held.number if held.home is program else program.id(held)
-            moved += gone, self._out, key, None, 0, number, self._index
+            moved += gone, self._index + REPLACED, number
             _replace(self, key, value)
         if len(moved) > program.many_moved:
             program.count_moves()

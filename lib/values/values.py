@@ -40,23 +40,24 @@ class Home(Protocol):
 
 
 class _Fields:
-    """The slots of a value. A shared base makes the switch of `__class__` cheap, from a draft to a value."""
+    """The slots of a value. Python compares the layouts of two classes from base to base before an object may switch:
+    that is quick where this is the base of both (`__base__`), of drafts and of each kind."""
 
     __slots__ = ("home", "layer", "layers", "number", "place", "updates")
+
+
+class Value:
+    """Anything a store can hold. Its `home` is the rank that has it, where it has a `number`; those of a value made by
+    hand are None and -1. `updates` counts its updates; it stays 0 for what is never updated.
+    """
+
+    __slots__ = ()
     home: Any
     layer: int
     layers: int
     number: int
     place: Place
     updates: int
-
-
-class Value(_Fields):
-    """Anything a store can hold. Its `home` is the rank that has it, where it has a `number`; those of a value made by
-    hand are None and -1. `updates` counts its updates; it stays 0 for what is never updated.
-    """
-
-    __slots__ = ()
     __match_args__: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str] = "value"
     tensor: ClassVar[str] = ""
@@ -170,7 +171,7 @@ class _Stepped(_Sharded):
         _fill(self, layer=layer, layers=layers, step=step, shards=shards, total=total)
 
 
-class Weight(_Stepped):
+class Weight(_Stepped, _Fields):
     """The weights of one layer (HIDDEN x HIDDEN elements), or some shards of them.
 
     `shards` of `total` are here; forward and backward need all of them.
@@ -181,7 +182,7 @@ class Weight(_Stepped):
     kind, tensor = "weight", "weight"
 
 
-class OptState(_Stepped):
+class OptState(_Stepped, _Fields):
     """The optimizer's state of one layer, as large as its weight (one moment, as in SGD with momentum)."""
 
     __module__ = PUBLIC
@@ -204,7 +205,7 @@ class _Batched(Value):
         return self.place.plain
 
 
-class Activation(_Batched):
+class Activation(_Batched, _Fields):
     """The input of layer `layer` (LENGTH x HIDDEN elements a batch); layer 0 is the data, layer LAYERS the output."""
 
     __module__ = PUBLIC
@@ -212,7 +213,7 @@ class Activation(_Batched):
     kind, tensor = "activation", "activation"
 
 
-class ActivationGrad(_Batched):
+class ActivationGrad(_Batched, _Fields):
     """The gradient of the loss by the *output* of layer `layer` (LENGTH x HIDDEN elements a batch)."""
 
     __module__ = PUBLIC
@@ -220,7 +221,7 @@ class ActivationGrad(_Batched):
     kind, tensor = "activation gradient", "gradient"
 
 
-class WeightGrad(_Sharded):
+class WeightGrad(_Sharded, _Fields):
     """The gradient of the loss by one layer's weight, summed over `batches` (HIDDEN x HIDDEN elements, or shards)."""
 
     __module__ = PUBLIC
