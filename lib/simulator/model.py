@@ -261,12 +261,15 @@ class Model(Given):
             out = rules.forward(self.shape, layer, inp, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, batches, code = out.layer - 1, out.place.batches, frame.f_code
+        layer, batches = out.layer - 1, out.place.batches
         if (length := self._forward) is None or not (weight.place.complete and inp.place.plain):
             length = self._length("forward", layer, batches, (inp, weight))
         elif len(batches) != 1:
             length *= len(batches)
-        program.did(("forward", layer, out.number, 1, length, code, frame.f_lasti, (), inp.number, weight.number))
+        program.did((
+            "forward", layer, out.number, 1, length, frame.f_code, frame.f_lasti, (), inp.number, weight.number
+        ))  # fmt: skip
+        program.clock += length
         return out
 
     def loss(self, inp: Activation) -> ActivationGrad:
@@ -295,13 +298,16 @@ class Model(Given):
             out = rules.backward(self.shape, layer, inp, grad, weight, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, a, b, c = grad.layer, inp.number, grad.number, weight.number
         if (length := self._backward) is None or not (weight.place.complete and inp.place.plain):
-            length = self._length("backward", layer, grad.place.batches, (inp, grad, weight))
+            length = self._length("backward", grad.layer, grad.place.batches, (inp, grad, weight))
         elif len(grad.place.batches) != 1:
             length *= len(grad.place.batches)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
-        program.did(("backward", layer, first, count, length, frame.f_code, frame.f_lasti, (), a, b, c))
+        program.did((
+            "backward", grad.layer, first, count, length, frame.f_code, frame.f_lasti, (),
+            inp.number, grad.number, weight.number,
+        ))  # fmt: skip
+        program.clock += length
         return out
 
     def shard(self, value: T, dim: str, shard: int, total: int) -> T:
@@ -335,11 +341,13 @@ class Model(Given):
             out = rules.update(self.shape, layer, weight_grad, weight, opt_state, program)
         except PuzzleError as error:
             self._blame(error)
-        layer, length = weight.layer, self._update
-        if length is None:
-            length = self._length("update", layer, NO_BATCHES, (weight_grad, weight, opt_state))
-        a, b, c = weight_grad.number, weight.number, opt_state.number
-        program.did(("update", layer, out[0].number, 2, length, frame.f_code, frame.f_lasti, (), a, b, c))
+        if (length := self._update) is None:
+            length = self._length("update", weight.layer, NO_BATCHES, (weight_grad, weight, opt_state))
+        program.did((
+            "update", weight.layer, out[0].number, 2, length, frame.f_code, frame.f_lasti, (),
+            weight_grad.number, weight.number, opt_state.number,
+        ))  # fmt: skip
+        program.clock += length
         return out
 
     def fake_grad(self, layer: int, batches: Iterable[int] = ()) -> WeightGrad:
@@ -387,6 +395,7 @@ class Model(Given):
         for value in made:
             program.new(value)
         program.did((op, layer, first, len(made), length, frame.f_code, frame.f_lasti, arg, *inputs))
+        program.clock += length
         return out  # pyright: ignore[reportUnknownVariableType]
 
     def _length(self, op: str, layer: Any, batches: frozenset[int], values: Any) -> int:

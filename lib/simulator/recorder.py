@@ -186,14 +186,13 @@ class Recorder(Program):
         return number
 
     def did(self, row: Row) -> None:
-        """Record an operation on the rank's own clock, and move the clock on."""
+        """Record an operation on the rank's own clock, which the caller moves on."""
         rows = self.rows
         if len(rows) >= self.free:
             self.allow(row[0])
             row = self.common((row[0], row[2], row[6]), row)
         rows.append(row)
         self.moved.append(None)
-        self.clock += row[4]
 
     def common(self, key: Any, thing: T) -> T:
         """Return the one object that ranks of a large world share for equal things; in a small one the thing itself.
