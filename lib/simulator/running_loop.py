@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 COLLECT_AFTER: Final = 1_000_000
 """New objects after which the garbage collector runs while there are tasks: they make many objects, and no garbage.
 With Python's own 700 a large world takes twice as long, and with 100,000 a twentieth longer."""
+AT_ONCE: Final = 100
+"""Signals whose waiters go on one after the other before other tasks, timers and connections have their turn."""
 # The tasks of all worlds that step a rank, until they end, or their loop is gone.
 _running: WeakSet[asyncio.Task[Any]] = WeakSet()
 # The collector's own thresholds, for when no task runs.
@@ -40,6 +42,9 @@ class RunningLoop:
         self.tasks: dict[int, asyncio.Task[Any]] = {}
         # How many callbacks of the loop that let tasks go on are not done.
         self.waking = 0
+        # What is to go on next in the callback that is running, and how many more times it may do so.
+        self._next: Iterator[Any] | None = None
+        self._left = 0
         self._patience = Patience(engine.progress)
         self._spinners: list[tuple[int, asyncio.Task[Any]]] = []
         self._ticking = False
@@ -68,23 +73,38 @@ class RunningLoop:
 
     def wake(self, waits: Sequence[asyncio.Future[None]]) -> None:
         """Let all waiters of one signal go on, in order; there is at least one."""
-        self.loop.call_soon(self._go_on, iter(waits))
+        # Tasks in Python, such as nest_asyncio's, may step others meanwhile: then each has to be in the loop by itself.
+        if asyncio.Task.__module__ != "_asyncio":
+            for wait in waits:
+                if not wait.done():
+                    wait.set_result(None)
+            return
         self.waking += 1
+        # The loop would call them next: it need not ask the operating system first.
+        if self._left and self._next is None and not getattr(self.loop, "_ready", True):
+            self._next = iter(waits)
+        else:
+            self.loop.call_soon(self._go_on, iter(waits))
 
-    def _go_on(self, waits: Iterator[Any]) -> None:
+    def _go_on(self, waits: Iterator[Any] | None) -> None:
         """Call what waits for these futures, all in one callback of the loop. With a result for each, asyncio would
         make a callback for each, and waiting would take half as long again. One that was cancelled has none left."""
         if self._over is None:
             self._over = self.loop.create_future()
             self._over.set_result(None)
-        try:
-            for wait in waits:
-                for callback, context in wait._callbacks or ():
-                    context.run(callback, self._over)
-        except BaseException:  # an interrupt in one of them: the others go on all the same
-            self._go_on(waits)
-            raise
-        self.waking -= 1
+        self._left = AT_ONCE
+        while waits is not None:
+            try:
+                for wait in waits:
+                    for callback, context in wait._callbacks or ():
+                        context.run(callback, self._over)
+            except BaseException:  # an interrupt in one of them: the others go on all the same
+                self._go_on(waits)
+                raise
+            self.waking -= 1
+            self._left -= 1
+            waits, self._next = self._next, None
+        self._left = 0
         self.watch()
 
     def adopt_current(self, name: int) -> bool:

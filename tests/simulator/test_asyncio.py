@@ -12,6 +12,7 @@ import pytest
 from lib import Dist, Mesh, Model, Trace
 from lib.errors.exceptions import DeadlockError
 from lib.simulator.recorder import Work
+from lib.simulator.running_loop import AT_ONCE
 from tests.support.drivers import DRIVERS, gather
 from tests.support.schedules import ddp, pipeline_fsdp
 
@@ -143,6 +144,56 @@ def test_a_world_may_go_on_in_another_loop(run: Callable[[Coroutine[Any, Any, No
     run(once())
     run(once())
     assert [model.time for model in models] == pytest.approx([1.6, 1.4])
+
+
+def test_a_rank_may_run_the_loop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a notebook with nest_asyncio, whose tasks are in Python: what it waits for must not wait for the rank."""
+    tasks = cast(Any, asyncio.tasks)
+    monkeypatch.setattr(asyncio, "Task", tasks._PyTask)
+    monkeypatch.setattr(tasks, "Task", tasks._PyTask)
+    loop, times = cast(Any, asyncio.new_event_loop()), list[float]()
+
+    def run(task: asyncio.Task[Any]) -> None:
+        while not task.done():
+            assert loop._ready, "the loop has nothing to do"
+            loop._ready.popleft()._run()
+
+    async def total(model: Model) -> None:
+        async def reduce() -> None:
+            await model.allreduce(model.fake_grad(0), 0)
+
+        for _ in range(4):
+            await reduce()
+            if model.rank == 1:
+                inner, outer = loop.create_task(reduce()), asyncio.current_task()
+                tasks._leave_task(loop, outer)
+                run(inner)
+                tasks._enter_task(loop, outer)
+            else:
+                await reduce()
+        times.append(model.time)
+
+    asyncio._set_running_loop(loop)
+    try:
+        run(loop.create_task(gather(total, ranks=3, layers=1, batches=1)))
+    finally:
+        asyncio._set_running_loop(None)
+        loop.close()
+    assert times == pytest.approx([2.4] * 3)
+
+
+def test_others_have_their_turn_while_ranks_hand_over_to_each_other() -> None:
+    waited: list[int] = []
+
+    async def many(model: Model) -> None:
+        for turn in range(10 * AT_ONCE):
+            if (model.rank, turn) == (0, AT_ONCE):
+                begun = len(model.program.events)
+                asyncio.get_running_loop().call_later(0, lambda: waited.append(len(model.program.events) - begun))
+            await model.allreduce(model.fake_grad(0), 0)
+
+    asyncio.run(gather(many, ranks=2, layers=1, batches=1))
+    assert 0 < waited[0] < 5 * AT_ONCE
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
