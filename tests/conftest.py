@@ -18,7 +18,7 @@ from tests.support.warm import Warm
 
 gc.set_threshold(100_000)  # looking for garbage after every 700 objects takes 5 % of all tests and 20 % of collecting
 os.environ["PUZZLES_PROGRESS"] = "off"  # here and not in a fixture: for modules that run something when imported, too
-os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is no error
+os.environ.pop("PUZZLES_GRADING", None)  # in most notebooks of tests a stub is not an error
 os.environ.pop("FORCE_COLOR", None)  # what commands print is compared without colours
 _copies = tempfile.TemporaryDirectory(prefix="my_puzzles")  # which goes with the last that knows its name
 os.environ["PUZZLES_FOLDER"] = _copies.name

@@ -97,7 +97,7 @@ def _turning(trace: Trace, name: str, layer: int | None) -> Turning | None:
     if layer is not None and (not 0 <= layer < len(kinds) or kinds[layer] != "attention"):
         there = [str(number) for number, kind in enumerate(kinds) if kind == "attention"]
         which = f"{', '.join(there)} is" if there else "none is"
-        raise ValueError(f"draw_attention: layer {layer} is no layer of attention; {which}")
+        raise ValueError(f"draw_attention: layer {layer} is not a layer of attention; {which}")
     if layer is None:
         layer = kinds.index("attention") if "attention" in kinds else -1
     steps: defaultdict[int, list[Block]] = defaultdict(list)

@@ -55,7 +55,7 @@ def draw_halo(run: Any, layer: int | None = None) -> Picture:
     found = [number for number, kind in enumerate(trace.shape.kinds) if kind.name == "convolution"]
     if layer is not None and layer not in found:
         there = f"{numbered('layer', found)} {'is' if len(found) == 1 else 'are'}" if found else "none is"
-        raise ValueError(f"draw_halo: layer {layer} is no convolution; {there}")
+        raise ValueError(f"draw_halo: layer {layer} is not a convolution; {there}")
     if not found:
         return note("no layer of this run is a convolution")
     if trace.ranks > MOST:

@@ -98,7 +98,7 @@ LATER = ("read", "to_device", "cards", "ranks")
 
 
 COUNTS = {"host_size": "a whole number of ranks", "cards": "a whole number of network cards"}
-"""Fields that are no times, in words. None stands for as many as there are ranks."""
+"""Fields that are not times, in words. None stands for as many as there are ranks."""
 
 
 @record(slots=False)

@@ -171,7 +171,7 @@ Owners = tuple[tuple[int, ...], ...]
 
 
 def mesh_of(grid: Sequence[Sequence[Sequence[int]]], per_process: int) -> Mesh:
-    """Return a grid as a Mesh, which has a picture. ValueError if it is no grid, or a device is missing or repeated."""
+    """Return a grid as a Mesh, to be drawn. ValueError if it is not a grid, or a device is missing or repeated."""
     sizes = [len(grid), len(grid[0]) if grid else 0, len(grid[0][0]) if grid and grid[0] else 0]
     rows = [row for replica in grid for row in replica]
     if {len(replica) for replica in grid} != {sizes[1]} or {len(row) for row in rows} != {sizes[2]}:

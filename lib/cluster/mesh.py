@@ -315,7 +315,7 @@ def _listed(given: Any, ranks: int) -> list[tuple[int, ...]]:
 
 
 def plain_mesh(mesh: Any) -> Mesh:
-    """Return a mesh of our own class with the same fields, whatever its class does. ValueError if it is no mesh."""
+    """Return a mesh of our own class with the same fields, whatever its class does. ValueError if it is not a mesh."""
     if not isinstance(mesh, Mesh):
         raise ValueError(f'mesh= takes a mesh, such as Mesh({{"data": 2}}); got {mesh!r}')
     # A student's class might answer `host` at will, and so decide what a link costs.

@@ -54,7 +54,7 @@ class Words(NamedTuple):
 
 def words_in(table: Mapping[str, Any], rule: str, *cases: str, **parts: object) -> Words:
     """Return the words of a rule from a table, with the parts filled in. The named cases replace some of the words; ""
-    is no case."""
+    is not a case."""
     said: dict[str, Any] = {**table[rule]}
     for case in filter(None, cases):
         said |= said[case]

@@ -35,7 +35,7 @@ def _named(kind: type[T], known: Mapping[str, T], name: str) -> T:
     try:
         data = tomllib.loads(_text(name))
     except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name} is no TOML: {error}") from None
+        raise ValueError(f"{name} is not TOML: {error}") from None
     like = data.pop("like", None)
     return record_from(kind, data, name, None if like is None else known[str(like)])
 
@@ -52,7 +52,7 @@ def _text(name: str) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError(f"{name} is no text in UTF-8") from None
+        raise ValueError(f"{name} is not text in UTF-8") from None
 
 
 def _from_config(name: str) -> Transformer:
@@ -60,9 +60,9 @@ def _from_config(name: str) -> Transformer:
     try:
         data: Any = json.loads(text)
     except (ValueError, RecursionError):
-        raise ValueError(f"{name} is no JSON") from None
+        raise ValueError(f"{name} is not JSON") from None
     if not isinstance(data, dict):
-        raise ValueError(f"{name} is no config.json of a model: it holds a {type(data).__name__}")
+        raise ValueError(f"{name} is not the config.json of a model: it holds a {type(data).__name__}")
     told = cast("dict[str, Any]", data)
     if isinstance(inner := told.get("text_config"), dict):  # a multimodal model
         told = cast("dict[str, Any]", inner)
@@ -77,7 +77,7 @@ def _from_config(name: str) -> Transformer:
     }
     if missing := [field for field in ("layers", "hidden", "heads", "vocab") if field not in found]:
         lacks = ", ".join(f"{field} ({names_of[field][0]})" for field in missing)
-        raise ValueError(f"{name} has no {lacks}: it is no config.json of a decoder")
+        raise ValueError(f"{name} has no {lacks}: it is not the config.json of a decoder")
     found.setdefault("ffn", 4 * found["hidden"] if isinstance(found["hidden"], int) else found["hidden"])
     if "experts" in found:
         found.setdefault("expert_ffn", found["ffn"])

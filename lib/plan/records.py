@@ -276,7 +276,7 @@ class Plan:
         if self.batch % (self.dp * self.micro):
             yield (
                 f"a batch of {self.batch:,} does not divide into microbatches of {self.micro} for dp {self.dp:,}: "
-                f"it is no multiple of {self.dp * self.micro:,}"
+                f"it is not a multiple of {self.dp * self.micro:,}"
             )
         if model.heads % self.tp:
             yield f"{model.heads} heads do not divide among tp {self.tp}"

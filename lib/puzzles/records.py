@@ -183,5 +183,5 @@ def _rows(key: str, text: str) -> tuple[Row, ...]:
             else:
                 rows.append(Row(arguments, literal_eval(answer.strip())))
         except (SyntaxError, ValueError) as error:
-            raise ValueError(f"{key}: this is no row of a table ({error}): {line}") from None
+            raise ValueError(f"{key}: this is not a row of a table ({error}): {line}") from None
     return tuple(rows)

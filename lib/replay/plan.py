@@ -146,7 +146,7 @@ def _must_be_whole_numbers(trace: Trace, sizes: Sizes) -> None:
             part, size = uneven
             named = longer if part.dim.counted else larger
             noun = "rows" if part.dim.counted or part is place.first else "columns"
-            raise UnfitTrace(f"{size} {noun} are no equal parts for {value}: make {named} a multiple of them")
+            raise UnfitTrace(f"{size} {noun} are not equal parts for {value}: make {named} a multiple of them")
         if place.open and place.schema.running:
             layer = sizes.shape.kinds[value.layer - 1].layer
             unit = layer.inputs // layer.heads if layer.heads else 1

@@ -166,8 +166,8 @@ def gallery(
 ) -> Gallery:
     """Make and time all of them, and `own` orders beside them, each under its name.
 
-    ValueError where a size is less than 1, or below 2 ranks: that is no pipeline; or for what is no cost. IllegalOrder
-    for one of `own` that no pipeline of this size can do.
+    ValueError where a size is less than 1, or below 2 ranks, which is not a pipeline; or for what is not a cost.
+    IllegalOrder for one of `own` that no pipeline of this size can do.
     """
     for argument, noun, size, least in (("ranks", "rank", ranks, 2), ("batches", "microbatch", batches, 1)):
         if not isinstance(size, int) or size < least:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -201,7 +201,7 @@ def gallery(
     pieces += [piece(order, SCHEDULES[name].chunks, name) for order, name in names.items() if order not in at]
     for title, mine in (own or {}).items():
         if not isinstance(mine, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ValueError(f"{title} is no order; of a schedule of yours it is yours.order({ranks}, {batches})")
+            raise ValueError(f"{title} is not an order; of a schedule of yours it is yours.order({ranks}, {batches})")
         if title in SCHEDULES:
             raise ValueError(f"{title} is the name of a schedule that everybody knows: give yours another one")
         if len(mine) != ranks:

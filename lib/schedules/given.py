@@ -161,7 +161,7 @@ def in_phases(rank: int, ranks: int, batches: int, phases: Iterable[tuple[int, s
         if kind not in ("F", "B", "I", "W") or way not in stage:
             expected = "a pass (F, I or W) and its way, d for down or u for up: Fd, Iu"
             fix = 'only blanks stand between words: "Fd Fu"' if word[1:] else f"name the way, too: {word}d or {word}u"
-            raise PuzzleError(f"{word!r} is no word of a phase", expected=expected, fix=fix).here()
+            raise PuzzleError(f"{word!r} is not a word of a phase", expected=expected, fix=fix).here()
         if done[word] < batches:
             order.append(f"{stage[way]}{kind}{done[word]}")
         done[word] += 1
@@ -180,7 +180,7 @@ def _words(rank: int, phases: Any) -> Iterator[tuple[str, str]]:
             fix = "a phase that is alone is in a list, too: [(3, ...)]" if isinstance(phase, int) else fix
             fix = 'the words of a phase are one text: "Fd Fu"' if isinstance(words, list | tuple) else fix
             expected = 'how often, and then what: (3, "Fu Iu Wu")'
-            raise PuzzleError(f"rank {rank}: {phase!r} is no phase", expected=expected, fix=fix).here()
+            raise PuzzleError(f"rank {rank}: {phase!r} is not a phase", expected=expected, fix=fix).here()
         yield from ((word, words) for word in words.split() * times)
 
 
@@ -316,8 +316,9 @@ async def run_phases(model: Model, passes_of: Any, phases: Iterable[tuple[int, s
         for part in parts:
             if part not in V_PASSES:
                 expected = "Fd, Fu, Bu and Bd, where B is a whole backward"
-                fix, what = "write a pair of them without blanks, such as Fd+Bu", f"{part!r} is no pass, in {words!r}"
-                raise PuzzleError(f"rank {model.rank}: {what}", expected=expected, fix=fix).here()
+                what = f"rank {model.rank}: {part!r} is not a pass, in {words!r}"
+                fix = "write a pair of them without blanks, such as Fd+Bu"
+                raise PuzzleError(what, expected=expected, fix=fix).here()
             if done[part] < len(mine):
                 passes.append((forward if part[0] == "F" else backward)(stages[part[1]], mine[done[part]]))
             done[part] += 1

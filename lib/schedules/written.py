@@ -217,7 +217,7 @@ class Written(Asked):
         return program_of(order, messages=self._messages, by_words=True)
 
     def order(self, ranks: int, batches: int, most: int = BUDGET) -> Order:
-        """Return what all ranks do, as the function says. PuzzleError where that is no pipeline, or a rank has more
+        """Return what all ranks do, as the function says. PuzzleError where that is not a pipeline, or a rank has more
         than `most` actions."""
         lists: list[Any] = []
         words: list[list[Any]] = []
@@ -447,7 +447,7 @@ def _meant(word: Any, stage: int | None, of_lists: str | None) -> str:
     if isinstance(word, int):
         return f'say what is done to microbatch {word}: "F{word}" or "B{word}"'
     if isinstance(word, list | tuple) and not isinstance(word, Action):
-        return "a list in the list is no word: put a * in front of it, and its words come one by one"
+        return "a list in the list is not a word: put a * in front of it, and its words come one by one"
     if isinstance(word, str) and (name := re.match(r"([a-z]\w*?)[FBIW]\d", word)):
         return f"Python fills in a variable only in braces: {{{name[1]}}}"
     return "a word is a kind of action and the number of a microbatch, counted from 0, without anything in between"

@@ -210,7 +210,7 @@ class Dist(Given):
         """Let a rank enter with its Model. The first one determines the size of this world's training step."""
         if not self.models:
             layers, batches, padding = size
-            # Copies, as a student may reach these. The Shape refuses what is no Layer.
+            # Copies, as a student may reach these. The Shape refuses what is not a Layer.
             given: Sequence[Any] = self.descriptions
             own = [replace(layer) if isinstance(layer, Layer) else layer for layer in given]
             object.__setattr__(self, "shape", Shape(layers, batches, own, padding))

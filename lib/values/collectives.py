@@ -115,7 +115,7 @@ class Collective:
         return arg[0] if arg and (self.root or self.along) else 0
 
     def takes(self, place: int, members: int) -> int:
-        """Return how many values the member at a place brings to a collective of `many` that is no bucket."""
+        """Return how many values the member at a place brings to a collective of `many` that is not a bucket."""
         return members if self.origins is None else sum(1 for _ in self.origins(place, members, 0))
 
     def brought(self, values: Sequence[Sequence[Value]]) -> list[Any]:
@@ -172,7 +172,7 @@ def _bucket_sum(*buckets: Sequence[Value]) -> list[Value]:
 
 
 def _scattered(values: Sequence[Any], dim: int) -> Results:
-    # Dim 0 of NAMES is no dim: cut where classic values are cut.
+    # Dim 0 of NAMES is not a dim: cut where classic values are cut.
     total, role = reduce(*values), NAMES[dim] or None
     return [cut(total, i, len(values), role) for i in range(len(values))]
 
@@ -318,5 +318,5 @@ COLLECTIVES = table(
 
 
 def title(op: str) -> str:
-    """Return the name of an operation in a sentence: "all-gather"; that of one that is no collective is unchanged."""
+    """Return the name of an operation in a sentence: "all-gather"; other names are unchanged."""
     return COLLECTIVES[op].title if op in COLLECTIVES else op

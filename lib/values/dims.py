@@ -72,7 +72,7 @@ _ROWS = (
     *[DimKind(OUTPUTS[of], counted=True, partial=True, plural=f"output {of}") for of in SPACE[1:]],
     *[DimKind(AVERAGED[of], counted=True, partial=True, plural=f"averaged {of}") for of in SPACE],
 )
-# Heads are no dim of their own: they are parts of the features that a linear layer gives, and attention checks that
+# Heads are not a dim of their own: they are parts of the features that a linear layer gives, and attention checks that
 # none is broken (see `LayerKind.unbroken`).
 DIMS: Final = table(_ROWS, by="role")
 """The kinds of dims by role."""

@@ -307,8 +307,8 @@ class Schema:
 
     `related` has the elements of a sum that those of a dim need, as (sum, dim, relation): a sum that has all that its
     dims need is done, and never has anything else. `running`: how many further numbers a partial sum has for each
-    element, such as the maximum and the sum of a softmax. `adds`: values that are no partial sum are added up too, such
-    as gradients of a weight over batches, a sum that nothing waits for. `unions`: the results of the laws.
+    element, such as the maximum and the sum of a softmax. `adds`: values that are not partial sums are added up too, as
+    are gradients of a weight over batches, a sum that nothing waits for. `unions`: the results of the laws.
     """
 
     roles: tuple[str, ...]

@@ -63,7 +63,7 @@ from tests.support.drivers import gather
 
 FOLDER = Path(__file__).with_name("cases")
 CHECKED = Path(__file__).parents[1] / "checker" / "cases"
-"""What is no mistake of a student's to be taught by: cheats, and what only the checker is asked about."""
+"""What is not a mistake of a student's to be taught by: cheats, and what only the checker is asked about."""
 FIELDS = ("puzzle", "start", "sizes", "line", "rank", "driver")
 SECTIONS = ("change", "code", "message", "fix")
 

@@ -73,7 +73,7 @@ def printed(output: Any) -> str:
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_mistake_shows_the_students_frames_and_the_whole_message(name: str, outputs: dict[str, list[Any]]) -> None:
     case, (first, *rest) = CORPUS[name], outputs[name]
-    if first["output_type"] == "stream":  # a stub that was left in place is no error
+    if first["output_type"] == "stream":  # a stub that was left in place is not an error
         assert first["text"] == f"{case.message}\n"
         assert rest == []
         return

@@ -133,7 +133,7 @@ RUNS: dict[str, tuple[Callable[[int], object], int]] = {
 @pytest.mark.parametrize("name", RUNS)
 def test_the_work_of_a_run_grows_with_its_size(name: str) -> None:
     run, size = RUNS[name]
-    run(size)  # what is loaded or looked up for the first time is no part of it
+    run(size)  # what is loaded or looked up for the first time is not a part of it
     run(4 * size)
     assert Cost.of(lambda: run(4 * size)).fits(Cost.of(lambda: run(size)))
 
@@ -157,7 +157,7 @@ def test_the_work_of_a_check_grows_with_the_run(name: str) -> None:
 def test_the_work_of_a_file_grows_with_the_run(name: str, tmp_path: Path) -> None:
     run, size = CHECKS[name]
     costs: list[Cost] = []
-    for factor in (1, 1, 4):  # what is loaded for the first time is no part of it
+    for factor in (1, 1, 4):  # what is loaded for the first time is not a part of it
         trace = Trace.of(run(factor * size))
         costs.append(Cost.of(lambda trace=trace: trace.save(tmp_path / "run.json")))
         costs.append(Cost.of(lambda: Trace.load(tmp_path / "run.json")))

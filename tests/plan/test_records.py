@@ -66,12 +66,12 @@ def changed(**fields: Any) -> str:
 
 
 def model(name: str, text: str) -> str:
-    """Why a file with this text is no model; of what a parser says, the beginning."""
+    """Why a file with this text is not a model; of what a parser says, the beginning."""
     with TemporaryDirectory() as folder, chdir(folder):
         Path(name).write_bytes(text.encode("utf-8", "surrogateescape"))
         with pytest.raises(ValueError) as raised:  # noqa: PT011
             model_named(name)
-    return re.sub(r"(is no (JSON|TOML)|in UTF-8):.*", r"\1", str(raised.value))
+    return re.sub(r"(is not (JSON|TOML)|in UTF-8):.*", r"\1", str(raised.value))
 
 
 def problems(*sizes: Any, **more: Any) -> str:

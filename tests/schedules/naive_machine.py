@@ -13,7 +13,7 @@ Said = tuple[str, int, int]
 
 
 def read(word: str) -> list[Said] | None:
-    """What a word says, or a pair of words; None for what is no word."""
+    """What a word says, or a pair of words; None for what is not a word."""
     if word.startswith("("):
         inside, _, name = word[1:].partition(")")
         parts = [said for part in inside.split(";") for said in read(part) or ()]

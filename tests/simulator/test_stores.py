@@ -194,7 +194,7 @@ def test_stores_are_dictionaries_to_everything_else() -> None:
     moves = list(model.program.moves)
     model.weights.copy().clear()
     copy.copy(model.weights).clear()
-    assert model.program.moves == moves, "a copy is no store"
+    assert model.program.moves == moves, "a copy is not a store"
 
 
 @given(st.integers(1, 20))

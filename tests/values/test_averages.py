@@ -68,7 +68,7 @@ def test_in_numbers_every_value_that_is_done_is_its_part_of_the_whole(sizes: lis
 
 
 def averaged(what: Callable[[Model, Any], Any]) -> str:
-    """What is said of a mean over two ranks, each with a half of the weight, of something that is no mean."""
+    """What is said of a mean over two ranks, each with a half of the weight, of something that is not a mean."""
 
     async def average(model: Model) -> None:
         weight, _ = model.load_weights(0, model.rank, 2)

@@ -151,7 +151,7 @@ def _with_stored_outputs(path: Path, solved: Notebook) -> Notebook | BuildError:
     """A notebook with the outputs of the file at `path`, cell by cell; without any where there is no such file."""
     try:
         there: Any = _read_json(path.read_text("utf-8"), as_version=4)["cells"]
-    except (OSError, ValueError, LookupError, AttributeError):  # the last where it is no object, but a list
+    except (OSError, ValueError, LookupError, AttributeError):  # the last where it is not an object, but a list
         there = []
     outputs = {cell.get("id"): cell.get("outputs", []) for cell in there}
     for cell in solved["cells"]:

@@ -89,7 +89,7 @@ def _record_problem(root: Path, record: Puzzle) -> str:
             why = "which does not come before it" if need in PUZZLES else "and there is no such puzzle"
             return f"it needs {need!r}, {why}"
     if record.deepens and record.deepens not in before:
-        return f"it deepens {record.deepens!r}, which is no puzzle that comes before it"
+        return f"it deepens {record.deepens!r}, which is not a puzzle that comes before it"
     if not record.deepens and (deeper := [need for need in record.needs if PUZZLES[need].deepens]):
         return f"it is on the core path, and needs {deeper[0]!r}, which may be skipped"
     return "" if record.teaches.strip() else "it does not say what it teaches"

@@ -142,7 +142,7 @@ def read_slices(path: Path) -> tuple[list[Slice], Mapping[str, Any]]:
     (.gz). TraceError where it is anything else."""
     try:
         if path.exists() and not path.is_file():  # who opens a pipe may wait for ever
-            raise OSError(0, "it is no plain file")
+            raise OSError(0, "it is not a plain file")
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
@@ -173,7 +173,7 @@ def _decoded(data: Any) -> tuple[list[Slice], Mapping[str, Any]]:
     found: list[Slice] = []
     for number, event in enumerate(every):
         if not isinstance(event, dict):
-            raise TraceError(f"event {number} is no object")
+            raise TraceError(f"event {number} is not an object")
         told = cast("dict[str, Any]", event)
         if told.get("ph") == "X":
             pid, tid, category, name = (str(told.get(key, ""))[:MAX_NAME] for key in ("pid", "tid", "cat", "name"))

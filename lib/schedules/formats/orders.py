@@ -119,7 +119,7 @@ def read_csv(text: str) -> Imported:
         last = len(order) if actions else last
     if not last:
         raise OrderFileError("there are no actions in it")
-    return Imported(tuple(order[:last]), columns[:last])  # blank rows at the end are no ranks
+    return Imported(tuple(order[:last]), columns[:last])  # blank rows at the end are not ranks
 
 
 def _rows(text: str) -> Iterator[list[str]]:
@@ -127,7 +127,7 @@ def _rows(text: str) -> Iterator[list[str]]:
     try:
         yield from rows
     except csv.Error as error:
-        raise OrderFileError(f"row {rows.line_num} is no CSV: {error}") from None
+        raise OrderFileError(f"row {rows.line_num} is not CSV: {error}") from None
 
 
 def read_file(path: str | Path) -> Imported:
@@ -136,13 +136,13 @@ def read_file(path: str | Path) -> Imported:
     if path.suffix.lower() != SUFFIX:
         raise OrderFileError(f"{path.name}: a file of an order is {SUFFIX}")
     if path.exists() and not path.is_file():  # opening a pipe may wait for ever
-        raise OrderFileError(f"{path.name} is no plain file")
+        raise OrderFileError(f"{path.name} is not a plain file")
     with path.open("rb") as file:
         data = file.read(MAX_BYTES + 1)
     try:
         return read_csv(data.decode("utf-8"))
     except UnicodeDecodeError:
-        raise OrderFileError(f"{path.name} is no text") from None
+        raise OrderFileError(f"{path.name} is not text") from None
     except OrderFileError as error:
         raise OrderFileError(f"{path.name}: {error}") from None
 

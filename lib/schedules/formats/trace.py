@@ -56,7 +56,7 @@ def order_of(trace: Trace) -> Order:
 
 def pipeline_of(trace: Trace) -> Pipeline:
     """Return the order of a run, in which a run of layers is one action, with the layers of its stages and the batches
-    of its microbatches. ValueError says why a run is no pipeline.
+    of its microbatches. ValueError says why a run is not a pipeline.
 
     Stages are as long as they can be: two that a rank always does one right after the other are one, unless all others
     are half as long and all other ranks have one more. A layer that is computed anew for its backward counts once. Of
@@ -85,7 +85,7 @@ def _found(trace: Trace) -> tuple[Pipeline, dict[int, list[Done]]]:
                 other = where.setdefault((one.kind, one.layer, batch), rank)
                 if other != rank:
                     why = f"ranks {other} and {rank} both compute layer {one.layer} of batch {batch}"
-                    why = f"this run is no pipeline: {why}, and in a pipeline each layer of a batch is on one rank"
+                    why = f"this run is not a pipeline: {why}, and in a pipeline each layer of a batch is on one rank"
                     raise ValueError(why)
     together = _together(trace)
     done: dict[int, list[Done]] = {}
@@ -120,7 +120,7 @@ def _together(trace: Trace) -> list[list[int]]:
     if trace.ranks > 1 and len(groups) == trace.ranks:
         every = {event.layer for event in trace.programs[0].events if event.op in PASSES}
         alike = ": each computes all layers, on other batches" if len(every) == trace.layers else ""
-        raise ValueError(f"this run is no pipeline: no rank passes anything to another{alike}")
+        raise ValueError(f"this run is not a pipeline: no rank passes anything to another{alike}")
     return groups
 
 
@@ -131,18 +131,18 @@ def _pipeline(
     microbatches = sorted({one.batches for rank in ranks for one in passes[rank] if one.batches}, key=sorted)
     for one, other in pairwise(microbatches):
         if one & other:
-            why = f"this run is no pipeline of microbatches: batches {numbers(one)} are taken together in one place"
+            why = f"this run is not a pipeline of microbatches: batches {numbers(one)} are taken together in one place"
             raise ValueError(f"{why}, and {numbers(other)} in another")
     layers: dict[int, set[int]] = {}
     for rank in ranks:
         layers[rank] = {one.layer for one in passes[rank]}
         if not layers[rank]:
-            raise ValueError(f"this run is no pipeline: rank {rank} computes nothing")
+            raise ValueError(f"this run is not a pipeline: rank {rank} computes nothing")
     for layer in range(trace.layers):
         holders = [rank for rank in ranks if layer in layers[rank]]
         if len(holders) != 1:
             who = f"{these('rank', holders)}, each on some batches" if holders else f"none of {these('rank', ranks)}"
-            raise ValueError(f"this run is no pipeline: layer {layer} is computed by {who}")
+            raise ValueError(f"this run is not a pipeline: layer {layer} is computed by {who}")
     stages = _stages(trace.layers, ranks, passes, layers)
     place = {layer: stage for stage, found in enumerate(stages) for layer in found}
     number = {batches: k for k, batches in enumerate(microbatches)}
@@ -199,7 +199,7 @@ def _stages(
 
 @kept
 def actions_of(trace: Trace) -> tuple[tuple[Done, ...], ...] | None:
-    """Return the passes of each rank, as actions. None where the run is no pipeline (see `order_of`). Where several
+    """Return the passes of each rank, as actions. None where the run is not a pipeline (see `order_of`). Where several
     pipelines lie beside each other their stages and microbatches have the same numbers."""
     try:
         done = _found(trace)[1]
@@ -256,7 +256,7 @@ def part_of(trace: Trace, rank: int, first: int, last: int, action: Action | Non
 
 
 def parts(trace: Trace, rank: int) -> Iterator[Part]:
-    """Yield what a rank did, one after the other. What has not begun, or takes no time and is no operation, is left
+    """Yield what a rank did, one after the other. What has not begun, or takes no time and is not an operation, is left
     out."""
     actions, events = actions_of(trace), trace.programs[rank].events
     begins = {} if actions is None else {done.first: done for done in actions[rank]}
@@ -276,7 +276,7 @@ def recording_of(trace: Trace, name: str = "simulated") -> Recording:
         for part in parts(trace, rank):
             first, span = program.events[part.first], part.span
             start, end = (round(tick * PER_UNIT / TICKS) for tick in (span.start, span.end))
-            beside = first.op in COMMUNICATION and not first.blocking  # what is awaited at once is no stream of its own
+            beside = first.op in COMMUNICATION and not first.blocking  # what is awaited at once has no stream
             spans.append(span._replace(start=start, end=end, stream=span.stream if beside else COMPUTE))
     return as_recording(name, spans, trace.ranks, PER_UNIT)
 

@@ -135,7 +135,7 @@ def _action(word: str, stage: int | None) -> Action:
 def no_action(word: str) -> str:
     """Say that a word is none."""
     shown = repr(word if len(word) <= LONG else f"{word[:LONG]}...")
-    return f"{shown} is no action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"
+    return f"{shown} is not an action: a stage, a kind and a microbatch, as 0F3 or 2SEND_B1"
 
 
 def parts_of(actions: Iterable[Action]) -> Iterator[Action]:

@@ -113,7 +113,7 @@ class _Facts:
 
     def __init__(self, order: Order, batches: int | None, posted: bool) -> None:
         self.order, self.posted = order, posted
-        # Of each rank what is no action, by position, and why.
+        # Of each rank what is not an action, by position, and why.
         self.malformed: list[dict[int, str]] = [{} for _ in order]
         # The actions of each rank with their positions, the parts of a pair one by one, without those that are none.
         self.ranks: list[list[tuple[int, Action]]] = [[] for _ in order]
@@ -203,7 +203,7 @@ def _malformed(action: Action) -> str | None:
         passes = [part.kind in KINDS and KINDS[part.kind].passes for part in parts]
         if kind == PAIR and passes == ["SEND_F", "SEND_B"]:
             return next(filter(None, map(_malformed, parts)), None)
-        return f"{str(action)[:LONG]} is no pair of a forward and a backward, such as (0F7;3B5){PAIR}"
+        return f"{str(action)[:LONG]} is not a pair of a forward and a backward, such as (0F7;3B5){PAIR}"
     row = KINDS.get(kind)
     if row is not None and stage >= 0 and (microbatch >= 0 if row.per_batch else microbatch == -1):
         return None

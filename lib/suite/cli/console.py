@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from drawing.canvas.palette import Colour
 
-WIDTH = 100  # columns if the output is no terminal
+WIDTH = 100  # columns if the output is not a terminal
 CONTROL = str.maketrans("", "", "\a\b\v\f\r")
 """Bells and returns, which are not printed: rich does not print them on a terminal either."""
 LEAST = 12  # fewest columns of a table's part that folds
@@ -55,7 +55,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """Print text as it is. If the output is no terminal, lines are never wrapped."""
+    """Print text as it is. If the output is not a terminal, lines are never wrapped."""
     if not _may_be_a_terminal():
         return print(text.expandtabs().translate(CONTROL))
     from rich.text import Text

@@ -177,7 +177,7 @@ def review(
 
     ran = run_subject(what, puzzle=puzzle, limit=limit)
     if (name := ran.puzzle) is None:
-        fail(f"{ran.name} is no run of a puzzle at its own size; name the puzzle with --puzzle")
+        fail(f"{ran.name} is not a run of a puzzle at its own size; name the puzzle with --puzzle")
     _answer(lambda: look(ran.trace, puzzle=name), output)
 
 

@@ -81,7 +81,7 @@ def chosen(names: Sequence[str]) -> list[Path]:
 
 
 def read_notebook(path: Path) -> Notebook:
-    """Read a notebook as JSON. BuildError for a file that does not exist, or is no notebook."""
+    """Read a notebook as JSON. BuildError for a file that does not exist, or is not a notebook."""
     try:
         text = path.read_text("utf-8")
         notebook_cells(path.name, text)
@@ -229,7 +229,7 @@ def export_nbgrader(
         notebook, record = together({path: read_notebook(path)}), puzzle_of_file(path.stem)
         if record is None:
             known = ", ".join(PUZZLES)
-            raise BuildError(f"{path.name} is no puzzle's, so there is nothing to grade; there are {known}")
+            raise BuildError(f"{path.name} is not a puzzle's, so there is nothing to grade; there are {known}")
         made[output / "source" / assignment / path.name] = _text(instructors(notebook, record, need, hidden))
     settings = output / "nbgrader_config.py"
     if not settings.exists():

@@ -162,7 +162,7 @@ def checked(verdict: Verdict | FunctionVerdict, trace: Trace | None) -> None:
 
 
 def has_size_of(trace: Trace, puzzle: str) -> bool:
-    """Tell whether a run has the puzzle's own size, and is no sandbox."""
+    """Tell whether a run has the puzzle's own size, and is not a sandbox."""
     return not trace.sandbox and PUZZLES[puzzle].fits(trace)
 
 
@@ -282,7 +282,7 @@ FITS: Mapping[str, Callable[[Any], bool]] = {
 def _standing(puzzle: str, entry: Any) -> Standing:
     """One entry. Unknown puzzles are kept: they may be from another version."""
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", puzzle):
-        raise ValueError(f"{puzzle[:70]!r} is no name of a puzzle")
+        raise ValueError(f"{puzzle[:70]!r} is not a name of a puzzle")
     found = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
     if set(found) != set(FITS):
         raise ValueError(f"the entry of {puzzle} must have {', '.join(sorted(FITS))}, and nothing else")

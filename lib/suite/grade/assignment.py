@@ -233,7 +233,7 @@ class _Reader(NamedTuple):
 
     def number(self, value: Any, key: str, least: float, most: float, kind: str = "number") -> Any:
         whole = isinstance(value, int) or (isinstance(value, float) and kind == "number")
-        if isinstance(value, bool) or not whole or not least <= value <= most:  # a bool is no number
+        if isinstance(value, bool) or not whole or not least <= value <= most:  # a bool is not a number
             self.wrong(key, f"a {kind} from {least:g} to {most:,}", value)
         return value
 

@@ -74,7 +74,7 @@ class Mistake(NamedTuple):
 
 def mistakes(book: Gradebook) -> tuple[Mistake, ...]:
     """Return the mistakes of a class, the most common first. Each student and puzzle counts with one message, from the
-    first size that failed. A puzzle left unsolved, or a missed goal, is no mistake."""
+    first size that failed. A puzzle left unsolved, or a missed goal, is not a mistake."""
     found: defaultdict[tuple[str, str], list[tuple[Case, str]]] = defaultdict(list)
     order = [asked.puzzle for asked in book.asked]
     for one in order:

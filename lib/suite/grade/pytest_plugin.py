@@ -91,7 +91,7 @@ class Grading:
 
     def judged(self, path: Path, required: Required) -> Score:
         """Return the score of a puzzle in a file, with the modules beside it that it imports. A file that answers a
-        puzzle is no module: importing somebody else's function is not handing it in."""
+        puzzle is not a module: importing somebody else's function is not handing it in."""
         from lib.suite.grade.intake.submission import Submission, chosen
         from lib.suite.grade.judging import judge_source
         from lib.suite.submissions.source import Source

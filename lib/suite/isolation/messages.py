@@ -153,9 +153,9 @@ def read(content: bytes, request: Request) -> Sent | None:
 
 def _text(value: Any, most: int = MAX_TEXT) -> str:
     """A text that every terminal and file accepts: a lone surrogate, which UTF-8 does not allow, becomes "?".
-    ValueError if it is no text, or too long."""
+    ValueError if it is not text, or too long."""
     if not isinstance(value, str) or len(value) > most:
-        raise ValueError("this is no text")
+        raise ValueError("this is not text")
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -169,22 +169,22 @@ def _trace_in(content: bytes) -> Trace:
 
 
 def _with_places(trace: Trace, places: Any, lines: Any) -> Trace:
-    """The run with each event's line. ValueError or TypeError if these are no valid places."""
+    """The run with each event's line. ValueError or TypeError if these are not valid places."""
     from lib.trace.json_format import with_places
 
     if len(places) > 100_000:
-        raise ValueError("these are no places")
+        raise ValueError("these are not places")
     known: list[Place | None] = []
     for file, line, function, text in places:
         if type(line) is not int:
-            raise ValueError("this is no place")
+            raise ValueError("this is not a place")
         known.append(Place(_text(file), line, _text(function), _text(text)))
     known.append(None)  # -1 means none
     located: list[list[Place | None]] = []
     for program, numbers in zip(trace.programs, lines, strict=True):
         fit = all(type(number) is int and -1 <= number < len(places) for number in numbers)
         if len(numbers) != len(program.events) or not fit:
-            raise ValueError("these are no places of its events")
+            raise ValueError("these are not places of its events")
         located.append([known[number] for number in numbers])
     return with_places(trace, located)
 

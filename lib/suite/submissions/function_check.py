@@ -41,8 +41,8 @@ def check_function(function: Callable[..., Any], *, puzzle: str) -> FunctionVerd
     """Print whether a function's answers are all right, and return the verdict.
 
     CheckError shows the smallest input that goes wrong, or the line of an endless loop (if the system has an alarm
-    clock: not on Windows, nor outside the main thread). None for an unsolved function, which is no error unless grading
-    is on. ValueError for a puzzle whose answer is a schedule. Only time is limited here; a child process limits more.
+    clock: not on Windows, nor outside the main thread). None for an unsolved function, which is an error only when
+    grading. ValueError for a puzzle whose answer is a schedule. Only time is limited here; a child process limits more.
     """
     if (error := diagnosis.not_the_latest(function)) is not None:
         raise error
@@ -290,7 +290,7 @@ def _fix(failure: Failure) -> str:
     expected, got = failure.expected, failure.got
     if "coroutine" in got.message and got.raised == "TypeError":
         return "write `def` instead of `async def`: a plain function is called, and not awaited"
-    if got.message.endswith("generator, which is no data"):
+    if got.message.endswith("generator, which is not data"):
         return "`yield` gives one part at a time: append it to a list, and return that"
     if got.raised == "TypeError" and re.match(r"\w+\(\) (takes|missing) .*argument", got.message):
         return f"it is called with {counted(len(failure.given), 'argument')}: keep the line with `def` as it was given"

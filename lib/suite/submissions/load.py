@@ -156,7 +156,7 @@ def extract(source: Source, name: str) -> Extract:
 def _step(unit: Statement) -> Step:
     code = unit.names.code
     # Version 2 writes equal code as equal bytes; later versions also record which parts are the same object.
-    packed = marshal.dumps(code, 2) if isinstance(code, CodeType) else code or SyntaxError("this is no Python")
+    packed = marshal.dumps(code, 2) if isinstance(code, CodeType) else code or SyntaxError("this is not Python")
     return Step(packed, unit.cell, unit.node.lineno, frozenset(unit.names.gives))
 
 

@@ -51,8 +51,8 @@ Cell = tuple[str, str]  # its name in errors, and its text
 
 
 class SourceError(ValueError):
-    """A file that does not exist, is no notebook or Python, or does not define the function asked for. `state` is that
-    of such a submission (see `lib.suite.submissions.source`)."""
+    """A file that does not exist, is neither a notebook nor Python, or does not define the function asked for. `state`
+    is that of such a submission (see `lib.suite.submissions.source`)."""
 
     def __init__(self, message: str, state: str = "unreadable") -> None:
         super().__init__(message)
@@ -121,18 +121,18 @@ def notebook_cells(name: str, text: str) -> list[tuple[str, str]]:
             return [(kind, "".join(source)) for kind, source in cells]
     except json.JSONDecodeError as error:
         wrong = f"line {error.lineno} is not the JSON that it should be ({error.msg})"
-        why = f"is no notebook, or a damaged one: {wrong}; open it in Jupyter, and save it"
+        why = f"is not a notebook, or a damaged one: {wrong}; open it in Jupyter, and save it"
         if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
             why = "is cut off: it ends in the middle of the notebook"
     except RecursionError:
-        why = "is no notebook: it is nested too deeply"
+        why = "is not a notebook: it is nested too deeply"
     except (ValueError, KeyError, TypeError, AttributeError):  # a ValueError for a number of 5,000 digits
         pass
     raise SourceError(f"{PurePath(name).name} {why}")
 
 
 def code_cells(name: str, text: str) -> list[str]:
-    """Return the sources of a notebook's code cells, without a package in it. SourceError if it is no notebook."""
+    """Return the sources of a notebook's code cells, without a package in it. SourceError if it is not a notebook."""
     return [without_package(source) for kind, source in notebook_cells(name, text) if kind == "code"]
 
 

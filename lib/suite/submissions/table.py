@@ -258,7 +258,7 @@ def encode(value: Any) -> Any:
     except TypeError:
         if inspect.iscoroutine(value):
             value.close()  # or Python would warn, too
-        raise TypeError(f"it answers with a {type(value).__name__}, which is no data") from None
+        raise TypeError(f"it answers with a {type(value).__name__}, which is not data") from None
     if number.bit_length() > MOST_BITS:
         raise OverflowError(f"it answers with a number of more than {MOST_BITS} bits")
     return number
@@ -284,7 +284,7 @@ def _key(data: Any) -> Any:
     """Return a hashable value, for a set or the key of a dict: a list becomes a tuple there."""
     value = decode(data)
     if isinstance(value, dict):
-        raise ValueError("a dict is no key")
+        raise ValueError("a dict is not a key")
     return tuple(_key(encode(item)) for item in cast("list[Any]", value)) if isinstance(value, list) else value
 
 

@@ -8,8 +8,8 @@ it: the inner rows of a part have all of theirs and are done, and those at an ed
 added. Other dims of a grid work in the same way.
 
 Means and moments of a part of the grid are a partial sum with their number of points: two parts make a weighted mean,
-which is the mean of both means if they have equally many points. An incomplete one is no mean of the grid, so a group
-norm waits for the rest.
+which is the mean of both means if they have equally many points. An incomplete one is not a mean of the grid, so a
+group norm waits for the rest.
 """
 
 from __future__ import annotations

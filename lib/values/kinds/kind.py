@@ -316,7 +316,7 @@ def schema(dims: Sequence[Dim], sums: Sequence[Sum] = (), running: Fraction | in
 
 
 def done(role: str, value: Value) -> None:
-    """Check that a value is no partial sum, which has to wait for the rest of the sum."""
+    """Check that a value is not a partial sum, which has to wait for the rest of the sum."""
     if value.place.open:
         raise RuleError(facts.PartialSum(role, value))
 

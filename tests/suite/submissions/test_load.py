@@ -83,7 +83,7 @@ def test_which_puzzle_a_file_is_about(tmp_path: Path) -> None:
 def test_a_class_of_ours_that_makes_something_is_not_changed_by_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a notebook makes of it below, when the answer has passed, is no part of a function that uses it."""
+    """What a notebook makes of it below, when the answer has passed, is not a part of a function that uses it."""
     below = "verdict = print('ran')\nif not verdict:\n    batch = PhysicalBatch.filled(2, 8, 4, [0, 1], 8)\n"
     mine = "from lib.cluster.layouts import PhysicalBatch\na = print('ran')\ndef mine(): return a or PhysicalBatch\n"
     assert load_function(written(tmp_path, mine + below), "mine")().__name__ == "PhysicalBatch"

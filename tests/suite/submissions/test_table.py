@@ -68,7 +68,7 @@ test_what_is_the_same_answer = Said(__file__, "answers").test(lambda: globals())
 
 @pytest.mark.parametrize("value", [object(), lambda: 0, {1: object()}, [b"1"], 1j, (x for x in ())])
 def test_what_is_no_data(value: Any) -> None:
-    with pytest.raises(TypeError, match="which is no data"):
+    with pytest.raises(TypeError, match="which is not data"):
         encode(value)
 
 
@@ -124,7 +124,7 @@ def test_a_coroutine_is_no_answer_and_no_warning() -> None:
         return number
 
     (answer,) = ask_here(late)([(3,)])
-    assert answer.message == "it answers with a coroutine, which is no data"
+    assert answer.message == "it answers with a coroutine, which is not data"
     found = wrong_answer("late", Failure((3,), Answer(3), answer))
     assert found.fix == "write `def` instead of `async def`: a plain function is called, and not awaited"
 

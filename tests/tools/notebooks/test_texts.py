@@ -56,7 +56,7 @@ def value_of(formula: str, **sizes: int) -> Fraction:
                         return a * b
                     case ast.Div():
                         return a / b
-        raise AssertionError(f"{ast.unparse(node)} is no part of a formula")
+        raise AssertionError(f"{ast.unparse(node)} is not a part of a formula")
 
     return of(ast.parse(formula.replace("·", "*"), mode="eval").body)
 
@@ -289,4 +289,4 @@ def test_no_key_line_of_the_answer_stands_before_the_gap(puzzle: str) -> None:
         try:
             assert not keys(code) & new
         except SyntaxError:
-            continue  # what was printed and is no Python
+            continue  # what was printed and is not Python

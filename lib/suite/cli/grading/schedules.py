@@ -133,7 +133,7 @@ def _spread(book: Gradebook, asked: Asked, kinds: Sequence[Kind], best: Result |
 
 class Order(NamedTuple):
     """A picture to draw: digests and names of schedules, one alone or several compared; and whether the first is
-    correct: if not, its figures are no measure."""
+    correct: if not, its figures mean nothing."""
 
     digests: tuple[str, ...]
     names: tuple[str, ...]

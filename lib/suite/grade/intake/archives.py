@@ -56,7 +56,7 @@ def _regular(path: str) -> Generator[IO[bytes]]:
     try:
         mode = os.lstat(path).st_mode
         if not stat.S_ISREG(mode):  # checked first: just opening a device may do something
-            raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is no file"))
+            raise Unreadable(KINDS.get(stat.S_IFMT(mode), "is not a file"))
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | wanted)) as file:
             yield file
     except OSError as error:
@@ -73,7 +73,7 @@ class Place:
 
     @property
     def kind(self) -> str:
-        """Return which of FORMATS it is by its name; "" if it is no archive."""
+        """Return which of FORMATS it is by its name; "" if it is not an archive."""
         return archive_format(self.members[-1][1] if self.members else self.path)
 
     def read(self, what: str = "bytes", fix: str = "") -> bytes:
@@ -98,7 +98,7 @@ class Place:
 
 FORMATS: Final = (".zip", ".tar.gz", ".tgz", ".tar")
 """Endings of archives' names."""
-NO_FILE: Final = "is a link, or another thing that is no file; hand in the file itself"
+NO_FILE: Final = "is a link, or another thing that is not a file; hand in the file itself"
 
 
 class Member(NamedTuple):
@@ -112,7 +112,7 @@ class Member(NamedTuple):
 
 
 def archive_format(name: str) -> str:
-    """Return which of FORMATS a file is by its name; "" if it is no archive."""
+    """Return which of FORMATS a file is by its name; "" if it is not an archive."""
     return next((end for end in FORMATS if name.lower().endswith(end)), "")
 
 
@@ -243,7 +243,7 @@ def _at(path: str, parts: tuple[str, ...]) -> Iterator[Entry]:
             within("folders within folders", len(parts), "hand in fewer")
             names = sorted(os.listdir(path))
         elif kind != stat.S_IFREG:
-            raise Unreadable(KINDS.get(kind, "is no file"))
+            raise Unreadable(KINDS.get(kind, "is not a file"))
         else:
             yield from _file(parts, Place(path), state.st_size)
     except Unreadable as error:

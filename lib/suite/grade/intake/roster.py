@@ -33,7 +33,7 @@ MOST_LINES: Final = 200  # of one row: the most that an unclosed quotation mark 
 DELIMITERS: Final = ",;\t"
 CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 FORMULA: Final = ("=", "+", "-", "@", "|", "%")  # beginnings of cells that a spreadsheet might evaluate
-# Cells that begin so but are no formula: a number, and the dash that platforms write for an empty cell.
+# Cells that begin so but are not formulas: a number, and the dash that platforms write for an empty cell.
 HARMLESS: Final = re.compile(r"-|[+-]?\d+(?:[.,]\d+)?%?")
 
 
@@ -76,7 +76,7 @@ def plain(text: str) -> str:
 
 
 def moment(text: str) -> datetime | None:
-    """Return a time without its time zone; None if the text is no time."""
+    """Return a time without its time zone; None if the text is not a time."""
     text = text.strip()
     for form in (None, *KNOWN["times"]["forms"]) if text else ():  # most texts are empty
         try:
@@ -92,7 +92,7 @@ def read_table(path: Path) -> Table:
     with path.open("rb") as file:
         data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
-        raise TableError(f"{path.name} has more than {MOST_BYTES // 1_000_000} MB: that is no table of a class")
+        raise TableError(f"{path.name} has more than {MOST_BYTES // 1_000_000} MB: that is not a table of a class")
     if data.startswith(b"PK\3\4"):
         raise TableError(f"{path.name} is a workbook (.xlsx)\n  fix: save it as CSV, in UTF-8 if you are asked")
     text, odd = decoded(data)
@@ -124,7 +124,7 @@ def read_table(path: Path) -> Table:
 
 
 def _records(name: str, lines: list[str], delimiter: str, problems: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """The rows with the lines where they begin. A line that is no row is reported, and reading goes on."""
+    """The rows with the lines where they begin. A line that is not a row is reported, and reading goes on."""
     at = 0
     while at < len(lines):
         reader = csv.reader(lines[at : at + MOST_LINES], delimiter=delimiter, strict=True)
@@ -215,7 +215,7 @@ def read_roster(path: Path) -> Roster:
         taken.setdefault(_key(its_id), person)
         people.append(person)
         problems += (
-            f"{where}: {said!r} is no time that is understood, such as 2026-11-01 23:59"
+            f"{where}: {said!r} is not a time that is understood, such as 2026-11-01 23:59"
             for said in map(person.cell, (DEADLINE, *SUBMITTED))
             if said not in ("", "-") and moment(said) is None
         )
@@ -343,7 +343,7 @@ def by_hand(book: Gradebook, paths: Sequence[Path], rules: Rules) -> Gradebook:
             points = math.nan
         most = rules.weights(puzzle).get(BY_HAND) if puzzle else None
         if not abs(points) <= LARGEST:
-            return f"{points_text!r} is no number; the points are not used\n  expected: such as 2 or 1.5"
+            return f"{points_text!r} is not a number; the points are not used\n  expected: such as 2 or 1.5"
         if most is not None and points > most:
             return f"{points:g} points, of which there are {most:g} by hand; the points are not used"
         if here.by_hand is not None:

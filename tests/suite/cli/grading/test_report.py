@@ -221,7 +221,7 @@ def test_hidden_sizes_are_told_only_where_the_teacher_wants_it(tmp_path: Path) -
 def test_who_handed_in_a_damaged_file_is_told(tmp_path: Path) -> None:
     score = Score("ddp", "absent", Result("", "absent"))
     students = Student("Ana", (score,)), Student("", (score,))
-    refused = Refused("class/Ana_1/03_ddp.ipynb", "is cut off", "Ana"), Refused("photo.heic", "is no notebook")
+    refused = Refused("class/Ana_1/03_ddp.ipynb", "is cut off", "Ana"), Refused("photo.heic", "is not a notebook")
     files = written(Gradebook((classes.asked("ddp"),), students, refused, title="Week <2>"), InMemory({}), tmp_path)
     sent = {path: text for path, text in files.items() if path.startswith("feedback/")}
     ana = {Path(path).suffix: text for path, text in sent.items() if "/ana-" in path}
