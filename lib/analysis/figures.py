@@ -165,14 +165,14 @@ def _timed(trace: Trace) -> list[list[int]]:
 @kept
 def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
     """Return each rank's highest peak: how much, at which event, when; on ties the first. None without timed events."""
-    found, known = list[tuple[Elements, int, int] | None](), dict[object, list[Elements]]()
+    found, known = list[tuple[Elements, int, int] | None](), dict[int, tuple[object, list[Elements]]]()
     for program, lives, twin, timed in zip(trace.programs, trace.lifetimes(), twins(trace), _timed(trace), strict=True):
-        # Twins whose values are equally large and live equally long have the same memory at each event.
-        sizes = tuple([0 if value is None else value.place.elements for value in lives.values])
-        alike = twin, sizes, tuple(lives.born), tuple(lives.last)
-        if alike not in known:
-            known[alike] = _level(trace, program.rank, range(len(sizes)))[1]
-        totals, events = known[alike], program.events
+        # Twins whose values are equally large and live equally long have the same memory at each event. Only the last
+        # one is compared: to hash all of it takes as long as comparing it.
+        alike = [0 if value is None else value.place.elements for value in lives.values], lives.born, lives.last
+        if twin not in known or known[twin][0] != alike:
+            known[twin] = alike, _level(trace, program.rank, range(len(lives.values)))[1]
+        totals, events = known[twin][1], program.events
         if trace.error is not None:  # it may have ended before some of them began
             timed = [n for n in timed if events[n].start is not None]
         index = max(timed, key=totals.__getitem__, default=None)  # the first on ties

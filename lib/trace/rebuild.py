@@ -224,8 +224,8 @@ class _Rebuild:
 
     def meet(self, event: Event, numbers: Sequence[int]) -> None:
         """Work out a collective that all members have issued: what each brings, and its results by the rules."""
-        row = COLLECTIVES[event.op]
-        members = [(rank, self.plan.events[number]) for rank, number in zip(event.group, numbers, strict=True)]
+        row, events = COLLECTIVES[event.op], self.plan.events
+        members = [(rank, events[number]) for rank, number in zip(event.group, numbers, strict=True)]
         brought = [*map(self.sent.pop, numbers)]
         flaws = [self.flaw(rank, call) for rank, call in members] if self.flaws else []
         first = next((flaw for flaw in flaws if flaw is not None), None)
