@@ -25,7 +25,7 @@ from typing import TypeVar
 from lib.errors.exceptions import PuzzleError
 from lib.record import record, replace
 from lib.trace.event import Event, Program
-from lib.trace.order import TALKS, Passage, meetings, messages, operations_of, outcome
+from lib.trace.order import Passage, meetings, messages, operations_of, outcome
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
@@ -129,7 +129,7 @@ def own_uses(program: Program) -> Uses:
         op, outputs = event.op, event.outputs
         for value in event.inputs:
             last[value] = index
-        if op in TALKS and (op == "wait" or not event.blocking):
+        if op == "wait" or (op in COMMUNICATION and not event.blocking):
             talks.append(index)
             # Its outputs are born at the wait, or, with a buffer, at the call: see `own_lifetimes`.
             for value in program.events[event.arg[0]].outputs if op == "wait" else ():
