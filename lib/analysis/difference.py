@@ -179,8 +179,7 @@ class Counts(NamedTuple):
 
 
 def time_shares(trace: Trace, path: Path | None = None) -> tuple[Share, ...]:
-    """Return what determines when a run ends: its critical path, by what is done there, and the time that is not on
-    it."""
+    """Return what determines when a run ends: its critical path, by what is done there, and the time not on it."""
     whole = makespan(trace)
     found: dict[str, int] = dict.fromkeys(TIMES, 0)
     for _, _, event in (critical_path(trace) if path is None else path).steps:

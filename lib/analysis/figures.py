@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 from lib.cluster.costs import units
 from lib.trace.lifetimes import by_twin, held_at, stays_of, twins, uses_of
-from lib.trace.order import brought_to, meetings
+from lib.trace.order import brought_to, meetings, operations_of
 from lib.trace.trace import Event, Trace, kept
 from lib.values.laws import total_elements
 from lib.values.operations import COMPUTE, TIMED
@@ -158,18 +158,21 @@ def _alive(trace: Trace, rank: int, number: int, hidden: bool) -> Alive:
 
 
 @kept
+def _timed(trace: Trace) -> list[list[int]]:
+    return by_twin(trace, lambda rank: [n for n, op in enumerate(operations_of(trace)[rank]) if op in TIMED])
+
+
+@kept
 def peaks(trace: Trace) -> list[tuple[Elements, int, int] | None]:
-    """Return the highest peak of each rank: how much, at which event, and when; on ties the first. None for a rank that
-    has no timed operation."""
-    found, known = list[tuple[Elements, int, int] | None](), dict[object, list[Elements]]()
-    samples = by_twin(trace, lambda rank: [n for n, e in enumerate(trace.programs[rank].events) if e.op in TIMED])
-    for program, lives, twin, timed in zip(trace.programs, trace.lifetimes(), twins(trace), samples, strict=True):
-        # Twins whose values are equally large and live equally long have the same memory at each event.
-        sizes = tuple([0 if value is None else value.place.elements for value in lives.values])
-        alike = twin, sizes, tuple(lives.born), tuple(lives.last)
-        if alike not in known:
-            known[alike] = _level(trace, program.rank, range(len(sizes)))[1]
-        totals, events = known[alike], program.events
+    """Return each rank's highest peak: how much, at which event, when; on ties the first. None without timed events."""
+    found, known = list[tuple[Elements, int, int] | None](), dict[int, tuple[object, list[Elements]]]()
+    for program, lives, twin, timed in zip(trace.programs, trace.lifetimes(), twins(trace), _timed(trace), strict=True):
+        # Twins whose values are equally large and live equally long have the same memory at each event. Only the last
+        # one is compared: to hash all of it takes as long as comparing it.
+        alike = [0 if value is None else value.place.elements for value in lives.values], lives.born, lives.last
+        if twin not in known or known[twin][0] != alike:
+            known[twin] = alike, _level(trace, program.rank, range(len(lives.values)))[1]
+        totals, events = known[twin][1], program.events
         if trace.error is not None:  # it may have ended before some of them began
             timed = [n for n in timed if events[n].start is not None]
         index = max(timed, key=totals.__getitem__, default=None)  # the first on ties
@@ -265,15 +268,13 @@ def hidden(trace: Trace) -> list[tuple[int, Alive]]:
 def _outside(trace: Trace, rank: int) -> list[int]:
     """Return the values of a rank that are hidden."""
     program, lives, stays = trace.programs[rank], uses_of(trace)[rank], stays_of(trace)[rank]
-    events, timed, found = program.events, list[int](), list[int]()
-    for number, (born, last) in enumerate(zip(lives.born, lives.last, strict=True)):
-        value, mine = program.values[number], stays.get(number, ())
-        if value is None or not born + 1 < last < len(events):
+    events, timed, found, over = program.events, _timed(trace)[rank], list[int](), len(program.events)
+    for number, (value, born, last) in enumerate(zip(lives.values, lives.born, lives.last, strict=True)):
+        if value is None or not born + 1 < last < over:
             continue
-        if mine and mine[0][0] <= born + 1 and last <= mine[0][1]:
+        mine, outside = stays.get(number, ()), born + 1
+        if mine and mine[0][0] <= outside and last <= mine[0][1]:
             continue  # most values: stored at once, and dropped just before their last use or later
-        timed = timed or [index for index, event in enumerate(events) if event.op in TIMED]
-        outside = born + 1
         for begin, end in (*mine, (last + 1, last + 1)):  # between stays it is in no store
             between = range(bisect_left(timed, outside), bisect_left(timed, min(begin, last + 1)))
             if any(number not in events[timed[at]].inputs for at in between):

@@ -139,8 +139,7 @@ ranges, _named = lru_cache(maxsize=4096)(wording.ranges), lru_cache(maxsize=4096
 
 
 def operation(event: Event, *others: Event) -> str:
-    """Name an operation in a sentence, or several of a kind: "backward of layers 1, 2 (batches 0-3)", "the message to
-    rank 2"."""
+    """Name one operation, or several of a kind: "backward of layers 1, 2 (batches 0-3)", "the message to rank 2"."""
     if event.op in MESSAGES:
         side = "to" if event.op == "pass_to" else "from"
         return f"the message {side} {'any rank' if event.peer is None else f'rank {event.peer}'}"

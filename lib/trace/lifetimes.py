@@ -16,7 +16,7 @@ original does. If everything is kept in the stores, the figures are the original
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from operator import attrgetter
@@ -25,7 +25,7 @@ from typing import TypeVar
 from lib.errors.exceptions import PuzzleError
 from lib.record import record, replace
 from lib.trace.event import Event, Program
-from lib.trace.order import Passage, meetings, messages, outcome
+from lib.trace.order import Passage, meetings, messages, operations_of, outcome
 from lib.trace.trace import Trace, kept
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import COMMUNICATION, HANDS_IN, LOADS, OPERATIONS, READS, UPDATES
@@ -34,6 +34,8 @@ from lib.values.values import OptState, Value, WeightGrad
 D = TypeVar("D")
 FOREVER = 1 << 60
 """The number of an event that never comes."""
+FOR_NEXT = HANDS_IN | UPDATES
+_issued = attrgetter("issued")
 
 
 @record(slots=False)
@@ -92,12 +94,15 @@ class Uses(Lifetimes):
 @kept
 def twins(run: Trace) -> list[int]:
     """Return for each rank the first rank that does the same to values of the same classes."""
-    first, found = dict[object, int](), list[int]()
-    for rank, p in enumerate(run.programs):
-        every = p.events  # column by column: faster in Python than five fields of each event at once
-        done = tuple([e.op for e in every]), tuple([e.inputs for e in every]), tuple([e.outputs for e in every])
-        said = tuple([e.arg for e in every]), tuple([e.blocking for e in every])
-        found.append(first.setdefault((done, said, tuple(p.moves), tuple(map(type, p.values))), rank))
+    first, found, names = dict[object, int](), list[int](), [*map(tuple, operations_of(run))]
+    alike = Counter(names)
+    for rank, (p, ops) in enumerate(zip(run.programs, names, strict=True)):
+        if alike[ops] > 1:
+            every = p.events  # column by column: faster in Python than four fields of each event at once
+            used = tuple([e.inputs for e in every]), tuple([e.outputs for e in every])
+            said = tuple([e.arg for e in every]), tuple([e.blocking for e in every])
+            rank = first.setdefault((ops, used, said, tuple(p.moves), tuple(map(type, p.values))), rank)
+        found.append(rank)
     return found
 
 
@@ -124,20 +129,17 @@ def own_uses(program: Program) -> Uses:
         op, outputs = event.op, event.outputs
         for value in event.inputs:
             last[value] = index
-        if op == "wait":
+        if op == "wait" or (op in COMMUNICATION and not event.blocking):
             talks.append(index)
-            issued = event.arg[0]
-            for value in program.events[issued].outputs:
-                maker[value], born[value] = issued, index
-        # Its outputs are born at the wait, or, with a buffer, at the call: see `own_lifetimes`.
-        elif op in COMMUNICATION and not event.blocking:
-            talks.append(index)
+            # Its outputs are born at the wait, or, with a buffer, at the call: see `own_lifetimes`.
+            for value in program.events[event.arg[0]].outputs if op == "wait" else ():
+                maker[value], born[value] = event.arg[0], index
         else:
             for value in outputs:
                 born[value] = maker[value] = index
         if op in LOADS:
             loaded += outputs
-        elif op in HANDS_IN or op in UPDATES:
+        elif op in FOR_NEXT:
             stays += (*handed_in(event), *new_states(event))
     # At rest at the end: the next step begins with what is handed in, and with the new states.
     for value in stays:
@@ -216,7 +218,7 @@ def in_flight(run: Trace, passage: Passage, bisect: Callable[..., int] = bisect_
         return len(events)
     issued = run.programs[passage.target].events[passage.received].issued
     # Numbers of events mean nothing on another rank; moments do.
-    return max(passage.sent, bisect(events, issued, key=attrgetter("issued")) - 1)
+    return bisect(events, issued, lo=passage.sent + 1, key=_issued) - 1
 
 
 def given_up(run: Trace, passage: Passage) -> int:
@@ -226,8 +228,7 @@ def given_up(run: Trace, passage: Passage) -> int:
 
 
 def uses(program: Program, gone: Mapping[int, int]) -> dict[int, list[tuple[int, int]]]:
-    """Return, by value, each event that uses it as an input, and the last event during which it does. `gone` is
-    `given_up` of sends."""
+    """Return by value each event that uses it, and the last event during which it does. `gone`: `given_up` of sends."""
     waited = {event.arg[0]: number for number, event in enumerate(program.events) if event.op == "wait"}
     found: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for index, event in enumerate(program.events):

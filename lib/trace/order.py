@@ -66,9 +66,15 @@ class Passage(NamedTuple):
 
 
 @kept
+def operations_of(run: Trace) -> list[list[str]]:
+    """Return the names of the operations of each rank, in their order."""
+    return [[event.op for event in program.events] for program in run.programs]
+
+
+@kept
 def operations_in(run: Trace) -> set[str]:
     """Return the names of all operations of a run."""
-    return {event.op for program in run.programs for event in program.events}
+    return set[str]().union(*operations_of(run))
 
 
 @kept
@@ -146,8 +152,7 @@ def requests(run: Trace) -> dict[int, list[tuple[int, int]]]:
 
 
 def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collective, list[Any], int]:
-    """Return what members bring to a collective (see `Collective`), in the order of the group, and the place of its
-    root."""
+    """Return what members bring to a collective (see `Collective`), in group order, and the place of its root."""
     rank, number = members[0]
     event = run.programs[rank].events[number]
     row = COLLECTIVES[event.op]
@@ -156,16 +161,15 @@ def brought_to(run: Trace, members: Sequence[tuple[int, int]]) -> tuple[Collecti
 
 
 def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]]) -> list[list[Value]]:
-    """Return what each member of a collective gets for the values that they bring: always new objects. PuzzleError
-    where these break a rule."""
+    """Return what each member of a collective gets for what all bring: new objects. PuzzleError if a rule is broken."""
     brought: list[Any] = []
     calls: list[tuple[Any, ...]] = []
     for place, ((_, event), mine) in enumerate(zip(members, values, strict=True)):
         row = COLLECTIVES[event.op]
-        value: Any = mine if row.many else next(iter(mine), None)
+        value: Any = mine if row.many else mine[0] if mine else None
         bring(row, value, event.layer, len(members), place)
         brought.append(value)
-        calls.append((event.op, event.layer, row.said(event.arg), event.group))
+        calls.append((event.op, event.layer, row.said(event.arg) if event.arg else 0, event.group))
 
     def each() -> list[Member]:  # only where they may differ: mostly all say the same, which one comparison shows
         every = zip(members, calls, brought, strict=True)
@@ -227,7 +231,7 @@ class _Walk:
         self.events = [*chain.from_iterable([program.events for program in run.programs])]
         self.first = [0, *accumulate(len(program.events) for program in run.programs)]
         # Where stretches without communication end: their events, most of all, cost no Python step each.
-        talks = map(TALKS.__contains__, [event.op for event in self.events])
+        talks = map(TALKS.__contains__, chain.from_iterable(operations_of(run)))
         self.stops = sorted([*compress(range(len(self.events)), talks), *self.first])
         self.steps: list[Step] = []
         self.at = self.first[:-1]
@@ -279,7 +283,15 @@ class _Walk:
 
     def issue(self, rank: int, number: int, event: Event) -> None:
         """Issue a call, and complete what it was the last to need."""
-        if event.op in COLLECTIVES:
+        if event.op == "pass_to" and event.peer is not None:
+            self.sent[rank, event.peer].append(number)
+            self.match(rank, event.peer)
+        elif event.op == "receive" and event.peer is not None:
+            self.wanted[event.peer, rank].append(number)
+            self.match(event.peer, rank)
+        elif event.op in READS:
+            self.serve(rank)
+        elif event.op in COLLECTIVES:
             group = self.communicators.number(event.group)
             # By count, as NCCL does: calls have no names, so members in different orders meet wrongly.
             place = self.count[rank, group]
@@ -294,14 +306,6 @@ class _Walk:
                 self.steps.append(("meet", group, numbers[0], numbers))
                 for member, own in zip(event.group, numbers, strict=True):
                     self.finish(member, own)
-        elif event.op in READS:
-            self.serve(rank)
-        elif event.op == "pass_to" and event.peer is not None:
-            self.sent[rank, event.peer].append(number)
-            self.match(rank, event.peer)
-        elif event.peer is not None:
-            self.wanted[event.peer, rank].append(number)
-            self.match(event.peer, rank)
 
     def serve(self, rank: int) -> None:
         """Serve the requests to a reader, in the order of the Trace, as soon as they are made."""

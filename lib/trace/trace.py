@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from lib.trace.lifetimes import Lifetimes
     from lib.trace.rebuild import Rebuilt
 
-# Modules that a run does not need, for files, text and what follows from a Trace, are imported on demand, so that
-# `import lib` stays quick.
+# Modules for files, text and what follows from a Trace are imported on demand, so that `import lib` stays quick.
 D = TypeVar("D")
 MODELS = "Trace.of takes the Models that simulate returned"
 
@@ -39,8 +38,7 @@ _unseen, _frozen = 0, False
 
 @contextmanager
 def without_collector() -> Generator[None]:
-    """Stop the garbage collector while many objects are made, and no garbage worth looking for. A run of 10^5 ranks is
-    2.8 times as fast."""
+    """Stop the garbage collector while many objects are made, and little garbage: 10^5 ranks run 2.8 times as fast."""
     collecting = gc.isenabled()
     look_for_garbage()
     gc.disable()

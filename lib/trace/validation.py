@@ -468,8 +468,7 @@ class _Reader:
         return map(Event, ops, layers, map(self.batch_sets.__getitem__, batches), *rest)
 
     def fields_of(self, where: str, data: dict[str, list[Any]], rows: list[_Call]) -> Any:
-        """Return the calls of events, where the inputs and outputs of each begin, and all fields except layers and
-        batches."""
+        """Return the calls of events, where inputs and outputs of each begin, and all fields but layers and batches."""
         ends = [[*accumulate([getattr(row, name) for row in rows], initial=0)] for name in USED]
         for name, own in zip(USED, ends, strict=True):
             # Inputs of all events are one column: the calls say how many each has.
