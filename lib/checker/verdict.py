@@ -183,7 +183,7 @@ def _plain(trace: Trace, puzzle: Puzzle | None = None) -> Trace:
     try:
         return plain(trace)
     except Exception as error:  # of any class: a foreign object may raise anything
-        text = f"its record is no run: {message_of(error)}"
+        text = f"its record is not a run: {message_of(error)}"
         if puzzle is None:
             return Trace(1, 1, [Program(0)], error=text)
         programs = [Program(rank) for rank in range(puzzle.ranks)]

@@ -237,7 +237,7 @@ def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
 
 
 def plain(run: Trace) -> Trace:
-    """Return the same run made anew from plain numbers and text, as if it came from a file. TraceError if it is no run.
+    """Return the same run made anew from plain numbers and text, as if it came from a file. TraceError if it is not a run.
 
     A run of this process consists of objects that student code can reach: an event whose layer equals every number, a
     list that reads differently the second time, a Mesh with its own `host`. None of them comes through; only source
@@ -271,7 +271,7 @@ def read(path: str | Path) -> Trace:
     path = _path(path, "load")
     try:
         if path.exists() and not path.is_file():  # opening a pipe may block for ever
-            raise OSError(0, "it is no plain file")
+            raise OSError(0, "it is not a plain file")
         with path.open("rb") as file:
             # One byte more than allowed: its size now means nothing if the file grows.
             data = file.read(MAX_BYTES + 1)
@@ -283,7 +283,7 @@ def read(path: str | Path) -> Trace:
             reason = f"there is no file {path}: models[0].trace.save('run.json') writes one"
         raise NoTraceFile(reason) from None
     if len(data) > MAX_BYTES:
-        raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is no Trace of ours")
+        raise TraceError(f"{path.name} is larger than {MAX_BYTES // 2**20} MiB: that is not a Trace of ours")
     try:
         return decode(parse(data))
     except TraceError as error:
@@ -315,4 +315,4 @@ def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> Any:
-    raise TraceError(f"{name} is no number that a Trace has")
+    raise TraceError(f"{name} is not a number that a Trace has")

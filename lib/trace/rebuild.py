@@ -274,7 +274,7 @@ def _loads_again(events: Sequence[Event]) -> bool:
 
 def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
     """Make all values anew, and all times at the costs of the run, as far as it went. PuzzleError (with rank and source
-    line) if a rule is broken, TraceError if the Trace is no program.
+    line) if a rule is broken, TraceError if the Trace is not a program.
 
     Unless `timed`, times stay what the run says, which is enough to judge whether it is right.
     """

@@ -133,7 +133,7 @@ def _need_models(models: Sequence[object], who: str) -> None:
 
 
 def _state(programs: dict[int, Program]) -> dict[int, tuple[Program, object]] | None:
-    """Return something that changes whenever a rank records anything; None where a program is no rank's record."""
+    """Return something that changes whenever a rank records anything; None where a program is not a rank's record."""
     try:
         return {rank: (program, cast("Any", program).state()) for rank, program in programs.items()}
     except Exception:  # a program may have been replaced by anything

@@ -131,7 +131,7 @@ def shown(code: str) -> str:
 
 
 def test_one_cause_is_one_cell_that_fails() -> None:
-    """Stubs, twice simulated; a mistake in the run; a cell that is no Python; and all is well."""
+    """Stubs, twice simulated; a mistake in the run; a cell that is not Python; and all is well."""
     code = """
         imports = "from lib.suite.submissions import load, locations"
         solved = RUN.replace("(ddp", "(load.load_function(locations.reference('ddp'), 'ddp')")

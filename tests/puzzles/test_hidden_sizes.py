@@ -242,5 +242,5 @@ def test_a_record_that_was_spoiled_at_another_size_is_no_run_there() -> None:
         if PUZZLES["ddp"].layers != model.LAYERS:
             model.program.values[0] = cast("Any", Liar())
 
-    with pytest.raises(CheckError, match=r"but not at .*(?s:.*)its record is no run"):
+    with pytest.raises(CheckError, match=r"but not at .*(?s:.*)its record is not a run"):
         Model.check(simulate(ddp, puzzle="ddp"), puzzle="ddp")

@@ -338,7 +338,7 @@ def test_a_file_that_is_too_large_is_not_read(folder: Path, monkeypatch: pytest.
     monkeypatch.setattr(serial, "MAX_BYTES", 2**20)
     with pytest.raises(TraceError) as raised:
         load(b" " * (2**20 + 1), folder)
-    assert str(raised.value) == "trace.json is larger than 1 MiB: that is no Trace of ours"
+    assert str(raised.value) == "trace.json is larger than 1 MiB: that is not a Trace of ours"
 
 
 def test_a_file_says_what_its_layers_are_where_they_are_not_the_usual_ones() -> None:

@@ -1,4 +1,4 @@
-"""rebuild: what a Trace says of its values is not believed, and one that is no program says where it is none."""
+"""rebuild: what a Trace says of its values is not believed, and one that is not a program says where it is none."""
 
 from dataclasses import replace
 from typing import Any
