@@ -33,7 +33,7 @@ BUDGETS = {
     "lib/replay": 4_000,
     "lib/schedules": 4_680,
     "lib/plan": 1_490,
-    "lib/simulator": 3_310,
+    "lib/simulator": 3_350,
     "lib/suite/cli": 3_010,
     "lib/suite/course": 1_660,
     "lib/suite/grade": 3_350,
@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_140,
     "lib/trace": 3_140,
     "lib/values": 3_980,
-    "tests": 44_020,
+    "tests": 44_090,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -237,7 +237,7 @@ def with_places(run: Trace, places: Sequence[Sequence[Place | None]]) -> Trace:
 
 
 def plain(run: Trace) -> Trace:
-    """Return the same run made anew from plain numbers and text, as if it came from a file. TraceError if it is not a run.
+    """Return the same run made anew from plain numbers and text, as if from a file. TraceError if it is not a run.
 
     A run of this process consists of objects that student code can reach: an event whose layer equals every number, a
     list that reads differently the second time, a Mesh with its own `host`. None of them comes through; only source
