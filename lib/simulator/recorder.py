@@ -97,7 +97,7 @@ class Recorder(Program):
         sources: dict[tuple[int, int], tuple[CodeType, int]] = {}
         for number in range(before, len(rows)):
             row: Any = rows[number]
-            kind = cast("type[object]", type(row))
+            kind = type(row)  # pyright: ignore[reportUnknownVariableType]
             if kind is tuple:
                 op, layer, first, count, length, code, instruction, arg = row[:8]
                 outputs = (first,) if count == 1 else tuple(range(first, first + count))
@@ -108,10 +108,12 @@ class Recorder(Program):
                 now += length
             elif kind is list and row[BLOCKING] is None:  # under way: a Call, which is returned as an Event of now
                 under_way = under_way or (number, now)
-            else:
-                event = rows[number] = Event(*row) if kind is list else row
-                if event.blocking or event.op not in COMMUNICATION:
-                    now = max(now, event.end or 0)
+            elif kind is list:
+                rows[number] = Event(*row)
+                if row[BLOCKING]:
+                    now = max(now, row[START] + row[LENGTH])
+            elif row.blocking or row.op not in COMMUNICATION:
+                now = max(now, row.end)
         self._asked = under_way or (len(rows), now)
         return rows if under_way is None else [r if type(r) is Event else Event(*r[:BLOCKING]) for r in rows]
 
