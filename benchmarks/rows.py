@@ -158,8 +158,8 @@ def _checked(name: str, function: Any, ranks: int, layers: int, batches: int) ->
         size = {"ranks": ranks, "layers": layers // (4 if quick and function is ddp else 1), "batches": batches}
 
         def ours() -> float:
-            # Another one each time, as a Trace keeps what was worked out; and gone before the next is made, as what is
-            # made beside another lies scattered in memory.
+            # Another one each time, as a Trace keeps what was worked out. It is gone before the next run is made, which
+            # would lie scattered around it.
             trace = Trace.of(simulate(function, **size))
             return cpu(lambda: check(trace))
 

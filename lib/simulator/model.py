@@ -264,7 +264,7 @@ class Model(Given):
         layer, batches = out.layer - 1, out.place.batches
         if (length := self._forward) is None or not (weight.place.complete and inp.place.plain):
             length = self._length("forward", layer, batches, (inp, weight))
-        elif len(batches) != 1:
+        else:
             length *= len(batches)
         program.did((
             "forward", layer, out.number, 1, length, frame.f_code, frame.f_lasti, (), inp.number, weight.number
@@ -300,7 +300,7 @@ class Model(Given):
             self._blame(error)
         if (length := self._backward) is None or not (weight.place.complete and inp.place.plain):
             length = self._length("backward", grad.layer, grad.place.batches, (inp, grad, weight))
-        elif len(grad.place.batches) != 1:
+        else:
             length *= len(grad.place.batches)
         count = len(program.values) - first  # an embedding gives no gradient of what it takes
         program.did((

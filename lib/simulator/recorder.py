@@ -45,8 +45,8 @@ T = TypeVar("T")
 
 Row = tuple[Any, ...]
 """An operation without communication: its name, layer, first output, number of outputs, length, code, instruction, arg;
-then its inputs. It begins where the one before it ends, and its batches are those of its first output. So a row is
-small, as new memory takes a tenth of the time of a run, and all ranks of a DDP have the same rows."""
+then its inputs. It begins where the one before it ends, and its batches are those of its first output. That keeps rows
+small, as new memory takes time, and makes those of all ranks of a DDP equal."""
 
 
 class Recorder(Program):

@@ -86,24 +86,25 @@ class RunningLoop:
         else:
             self.loop.call_soon(self._go_on, iter(waits))
 
-    def _go_on(self, waits: Iterator[Any] | None) -> None:
+    def _go_on(self, waits: Iterator[Any]) -> None:
         """Call what waits for these futures, all in one callback of the loop. With a result for each, asyncio would
         make a callback for each, and waiting would take half as long again. One that was cancelled has none left."""
         if self._over is None:
             self._over = self.loop.create_future()
             self._over.set_result(None)
+        following: Iterator[Any] | None = waits
         self._left = AT_ONCE
-        while waits is not None:
+        while following is not None:
             try:
-                for wait in waits:
+                for wait in following:
                     for callback, context in wait._callbacks or ():
                         context.run(callback, self._over)
             except BaseException:  # an interrupt in one of them: the others go on all the same
-                self._go_on(waits)
+                self._go_on(following)
                 raise
             self.waking -= 1
             self._left -= 1
-            waits, self._next = self._next, None
+            following, self._next = self._next, None
         self._left = 0
         self.watch()
 

@@ -35,6 +35,7 @@ D = TypeVar("D")
 FOREVER = 1 << 60
 """The number of an event that never comes."""
 FOR_NEXT = HANDS_IN | UPDATES
+"""The operations that give what the next step begins with."""
 _issued = attrgetter("issued")
 
 
@@ -94,9 +95,8 @@ class Uses(Lifetimes):
 @kept
 def twins(run: Trace) -> list[int]:
     """Return for each rank the first rank that does the same to values of the same classes."""
-    first, found, names = dict[object, int](), list[int](), [*map(tuple, operations_of(run))]
-    alike = Counter(names)
-    for rank, (p, ops) in enumerate(zip(run.programs, names, strict=True)):
+    first, found, alike = dict[object, int](), list[int](), Counter(operations_of(run))
+    for rank, (p, ops) in enumerate(zip(run.programs, operations_of(run), strict=True)):
         if alike[ops] > 1:
             every = p.events  # column by column: faster in Python than four fields of each event at once
             used = tuple([e.inputs for e in every]), tuple([e.outputs for e in every])
@@ -129,11 +129,14 @@ def own_uses(program: Program) -> Uses:
         op, outputs = event.op, event.outputs
         for value in event.inputs:
             last[value] = index
-        if op == "wait" or (op in COMMUNICATION and not event.blocking):
+        if op == "wait":
             talks.append(index)
-            # Its outputs are born at the wait, or, with a buffer, at the call: see `own_lifetimes`.
-            for value in program.events[event.arg[0]].outputs if op == "wait" else ():
-                maker[value], born[value] = event.arg[0], index
+            issued = event.arg[0]
+            for value in program.events[issued].outputs:
+                maker[value], born[value] = issued, index
+        # Its outputs are born at the wait, or, with a buffer, at the call: see `own_lifetimes`.
+        elif op in COMMUNICATION and not event.blocking:
+            talks.append(index)
         else:
             for value in outputs:
                 born[value] = maker[value] = index

@@ -66,9 +66,9 @@ class Passage(NamedTuple):
 
 
 @kept
-def operations_of(run: Trace) -> list[list[str]]:
+def operations_of(run: Trace) -> list[tuple[str, ...]]:
     """Return the names of the operations of each rank, in their order."""
-    return [[event.op for event in program.events] for program in run.programs]
+    return [tuple([event.op for event in program.events]) for program in run.programs]
 
 
 @kept
@@ -169,7 +169,7 @@ def outcome(members: Sequence[tuple[int, Event]], values: Sequence[list[Value]])
         value: Any = mine if row.many else mine[0] if mine else None
         bring(row, value, event.layer, len(members), place)
         brought.append(value)
-        calls.append((event.op, event.layer, row.said(event.arg) if event.arg else 0, event.group))
+        calls.append((event.op, event.layer, row.said(event.arg), event.group))
 
     def each() -> list[Member]:  # only where they may differ: mostly all say the same, which one comparison shows
         every = zip(members, calls, brought, strict=True)

@@ -8,17 +8,7 @@ from typing import Any
 
 import pytest
 
-from lib import (
-    Activation,
-    ActivationGrad,
-    Layer,
-    Model,
-    Trace,
-    Weight,
-    WeightGrad,
-    route_by_loads,
-    simulate,
-)
+from lib import Activation, ActivationGrad, Layer, Model, Trace, Weight, WeightGrad, route_by_loads, simulate
 from lib.replay import ReplayResult, UnfitTrace, replay
 from lib.values.dims import RunSet
 from tests.replay.hooks import hooked

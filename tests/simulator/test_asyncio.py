@@ -16,6 +16,8 @@ from lib.simulator.running_loop import AT_ONCE
 from tests.support.drivers import DRIVERS, gather
 from tests.support.schedules import ddp, pipeline_fsdp
 
+TASKS: Any = asyncio.tasks
+
 
 async def test_as_the_original_runs_it(capsys: pytest.CaptureFixture[str]) -> None:
     async def ddp_of_old(model: Model) -> Model:
@@ -49,6 +51,23 @@ def test_the_collector_looks_seldom_while_ranks_run_and_then_as_before() -> None
     finally:
         gc.set_threshold(*ours)
     assert (meanwhile, after) == ([1_000_000] * 3, usual)
+
+
+def test_an_interrupt_holds_up_none_of_those_that_were_woken_in_the_same_turn() -> None:
+    went: list[tuple[int, None]] = []
+
+    async def meet(model: Model) -> None:
+        if model.rank < 3:
+            await model.allreduce(model.fake_grad(0), 0, [0, 1, 2])
+        if model.rank == 1:
+            raise KeyboardInterrupt
+        if model.rank:  # rank 0 is woken before rank 1, and wakes rank 3
+            went.append((model.rank, await model.receive((model.rank + 1) % 4)))
+        await model.pass_to((model.rank - 1) % 4, None)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(gather(meet, ranks=4, layers=1, batches=1))
+    assert went == [(3, None)]
 
 
 async def test_two_tasks_may_await_one_work() -> None:
@@ -120,8 +139,7 @@ def test_a_collective_of_very_many(driver: str) -> None:
 def _in_pure_python(main: Coroutine[Any, Any, None]) -> None:
     """Run it as a notebook does whose loops may be nested (nest_asyncio): with tasks that are not of C."""
     with asyncio.Runner() as runner:
-        task = cast(Any, asyncio.tasks)._PyTask
-        runner.get_loop().set_task_factory(lambda loop, coroutine, **named: task(coroutine, loop=loop, **named))
+        runner.get_loop().set_task_factory(lambda loop, main, **named: TASKS._PyTask(main, loop=loop, **named))
         runner.run(main)
 
 
@@ -148,9 +166,8 @@ def test_a_world_may_go_on_in_another_loop(run: Callable[[Coroutine[Any, Any, No
 
 def test_a_rank_may_run_the_loop_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a notebook with nest_asyncio, whose tasks are in Python: what it waits for must not wait for the rank."""
-    tasks = cast(Any, asyncio.tasks)
-    monkeypatch.setattr(asyncio, "Task", tasks._PyTask)
-    monkeypatch.setattr(tasks, "Task", tasks._PyTask)
+    monkeypatch.setattr(asyncio, "Task", TASKS._PyTask)
+    monkeypatch.setattr(TASKS, "Task", TASKS._PyTask)
     loop, times = cast(Any, asyncio.new_event_loop()), list[float]()
 
     def run(task: asyncio.Task[Any]) -> None:
@@ -162,13 +179,12 @@ def test_a_rank_may_run_the_loop_itself(monkeypatch: pytest.MonkeyPatch) -> None
         async def reduce() -> None:
             await model.allreduce(model.fake_grad(0), 0)
 
-        for _ in range(4):
-            await reduce()
-            if model.rank == 1:
+        for turn in range(8):
+            if model.rank == 1 and turn % 2:
                 inner, outer = loop.create_task(reduce()), asyncio.current_task()
-                tasks._leave_task(loop, outer)
+                TASKS._leave_task(loop, outer)
                 run(inner)
-                tasks._enter_task(loop, outer)
+                TASKS._enter_task(loop, outer)
             else:
                 await reduce()
         times.append(model.time)

@@ -7,7 +7,6 @@ from hypothesis import given
 
 from lib import ForgottenAwait, Model, Work, simulate
 from lib.cluster.costs import ticks
-from lib.simulator.model import LogEvent
 from lib.trace.event import Event
 from tests.support.drivers import Run, encoded
 from tests.support.random_programs import Schedule, Step, run, schedules
@@ -90,21 +89,16 @@ def test_what_is_under_way_is_read_as_it_stands_and_once_over_as_one_event() -> 
     assert program.events[0] is program.events[0] is not seen[0]
 
 
-class _Read(Schedule):
-    """A schedule in which each rank reads what it has done so far, before each step."""
-
-    def start(self, model: Model, step: Step, place: int) -> Any:
-        so_far.append((model, [(event.op, event.issued) for event in model.program.events], model.log))
-        return super().start(model, step, place)
-
-
-so_far: list[tuple[Model, list[tuple[str, int]], list[LogEvent]]] = []
-
-
 @given(schedules())
 def test_a_run_that_is_read_on_the_way_is_the_same_and_says_what_it_says_at_the_end(schedule: Schedule) -> None:
-    so_far.clear()
-    reading = run(_Read(schedule.ranks, schedule.steps, schedule.costs, schedule.bare, schedule.mesh))
+    so_far: list[tuple[Model, list[tuple[str, int]], list[Any]]] = []
+
+    class Read(Schedule):
+        def start(self, model: Model, step: Step, place: int) -> Any:
+            so_far.append((model, [(event.op, event.issued) for event in model.program.events], model.log))
+            return super().start(model, step, place)
+
+    reading = run(Read(schedule.ranks, schedule.steps, schedule.costs, schedule.bare, schedule.mesh))
     assert encoded(reading) == encoded(run(schedule))
     for model, did, log in so_far:
         assert did == [(event.op, event.issued) for event in model.program.events[: len(did)]]
