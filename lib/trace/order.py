@@ -259,7 +259,9 @@ class _Walk:
                     self.issued[rank] = number
                     steps.append(("issue", rank, number, ()))
                     self.issue(rank, number, event)
-                if event.blocking:
+                    if event.blocking:
+                        break  # even if it is over at once: then the rank goes on after those that waited longer
+                elif event.blocking:
                     if not complete[number]:
                         break
                     steps.append(("done", rank, number, ()))
