@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
+from marshal import dumps
 from operator import attrgetter
 from typing import TypeVar
 
@@ -93,16 +94,29 @@ class Uses(Lifetimes):
 
 
 @kept
-def twins(run: Trace) -> list[int]:
-    """Return for each rank the first rank that does the same to values of the same classes."""
-    first, found, alike = dict[object, int](), list[int](), Counter(operations_of(run))
-    for rank, (p, ops) in enumerate(zip(run.programs, operations_of(run), strict=True)):
-        if alike[ops] > 1:
-            every = p.events  # column by column: faster in Python than four fields of each event at once
-            used = tuple([e.inputs for e in every]), tuple([e.outputs for e in every])
-            said = tuple([e.arg for e in every]), tuple([e.blocking for e in every])
-            rank = first.setdefault((ops, used, said, tuple(p.moves), tuple(map(type, p.values))), rank)
+def alike(run: Trace) -> list[int]:
+    """Return for each rank the first rank that does the same operations, to values of the same numbers."""
+    first, found, several = dict[object, int](), list[int](), Counter(operations_of(run))
+    for rank, (program, ops) in enumerate(zip(run.programs, operations_of(run), strict=True)):
+        if several[ops] > 1:
+            every = program.events  # column by column: faster in Python than four fields of each event at once
+            used, said = ([e.inputs for e in every], [e.outputs for e in every]), [e.arg for e in every]
+            # By their bytes, as numbers of other classes may say that they equal anything. These have none.
+            with suppress(ValueError):
+                rank = first.setdefault((ops, dumps((used, said, [e.blocking for e in every]), 2)), rank)
         found.append(rank)
+    return found
+
+
+@kept
+def twins(run: Trace) -> list[int]:
+    """Return for each rank the first rank that does the same to values of the same classes, in the same stores."""
+    found, others, types = list[int](), dict[object, int](), [[*map(type, program.values)] for program in run.programs]
+    for rank, (program, first) in enumerate(zip(run.programs, alike(run), strict=True)):
+        # Mostly that is the first one; only the others need hashes, which take longer.
+        if first != rank and (program.moves, types[rank]) != (run.programs[first].moves, types[first]):
+            first = others.setdefault((first, tuple(program.moves), tuple(types[rank])), rank)
+        found.append(first)
     return found
 
 
