@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, cast
 from lib.errors.exceptions import PuzzleError, TraceError
 from lib.record import replace
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
+from lib.trace.lifetimes import alike
 from lib.trace.order import outcome
 from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
 from lib.values.operations import DATA, LOADS, OPERATIONS, READS, Operation
-from lib.values.placement import Owners
+from lib.values.placement import Owners, Place
 from lib.values.values import Activation, Value, Weight, definite, subject
 
 
@@ -47,6 +48,39 @@ class Rebuilt(NamedTuple):
     finals: dict[tuple[int, int], tuple[Event, Weight, Flaw | None]]
 
 
+class _Follower:
+    """A rank that does what an earlier one, its leader, has done: the same operations, on the same layers.
+
+    The rules ask for kinds and layers of values, which are the same for both, and for their places, which may differ:
+    each rank has other batches. While each place of the leader's stands for one place here, operations of the leader
+    with one `pattern` (one rule, layers of one kind, values in the same places) have one pattern here, too. Only the
+    first one of a pattern needs the rule then, and a check of 64 ranks takes a quarter less time.
+    tests/trace/test_followers.py holds it to ranks that are worked out alone.
+    """
+
+    def __init__(self, shift: int, patterns: list[int], theirs: list[Any]) -> None:
+        self.shift, self.patterns, self.theirs = shift, patterns, theirs
+        self.places: dict[Place, Place] = {}
+        # What operations of a pattern give here: the places of their results (None: those of the leader's, which then
+        # are the same values), their batches, the number of their work, and whether they hand in a weight.
+        self.given: dict[int, tuple[list[Place] | None, frozenset[int], int, bool]] = {}
+
+    def stands(self, numbers: Sequence[int], values: Sequence[Value]) -> bool:
+        """Tell whether values stand for the leader's with these numbers, as all others in their places do."""
+        for at, value in enumerate(values):
+            its = self.theirs[numbers[at]]
+            if its is None or self.places.setdefault(its.place, value.place) is not value.place:
+                return False
+            if its is not value and (type(its), its.layer, its.updates) != (type(value), value.layer, value.updates):
+                return False
+        return True
+
+    def elsewhere(self, numbers: Sequence[int], values: Sequence[Value]) -> list[Place] | None:
+        """Return the places of values, if they are not those of the leader's."""
+        places = [value.place for value in values]
+        return None if places == [self.theirs[number].place for number in numbers] else places
+
+
 class _Rebuild:
     def __init__(self, run: Trace, timed: bool) -> None:
         self.values: list[list[Value | None]] = [[None] * len(program.values) for program in run.programs]
@@ -66,6 +100,11 @@ class _Rebuild:
         self.loaded: list[dict[int, _Load]] = [{} for _ in run.programs]
         self.loads = 0
         self.again = [*map(_loads_again, mine)]
+        # By leader, the pattern of each of its operations, or 0 if it is not known. Patterns are numbered from 1 on.
+        self.patterns: dict[int, list[int]] = {}
+        self.numbered: dict[tuple[object, ...], int] = {}
+        every = ((rank, self.follower(rank, leader)) for rank, leader in enumerate(alike(self.run)) if leader != rank)
+        self.followers = {rank: follower for rank, follower in every if follower is not None}
         # The event that is made anew, for the error that it may end in.
         self.event: Event | None = None
         # Which load owns which part of each tensor in use (by rank, kind and layer): of its columns if these are cut,
@@ -74,6 +113,19 @@ class _Rebuild:
         # What a communication sends, by its number, until it takes place; its results until its rank has waited.
         self.sent: dict[int, list[Value]] = {}
         self.results: dict[int, tuple[Sequence[Value], list[Flaw | None]]] = {}
+
+    def follower(self, rank: int, leader: int) -> _Follower | None:
+        """Return how a rank follows another that does the same; None if it has to be worked out alone."""
+        (first, after), (begin, end) = (self.plan.first[one : one + 2] for one in (rank, leader))
+        its = self.layers[begin:end]
+        if leader not in self.patterns:
+            numbers = [number for event in self.plan.events[begin:end] for number in event.outputs]
+            # What is made twice would be read before its time.
+            plain = not self.again[leader] and _equal(int, its, its) and len({*numbers}) == len(numbers)
+            self.patterns[leader] = [0] * (end - begin) if plain else []
+        if not self.patterns[leader] or not _equal(int, self.layers[first:after], its):
+            return None
+        return _Follower(first - begin, self.patterns[leader], self.values[leader])
 
     def inputs(self, rank: int, event: Event) -> list[Value]:
         """Return the values that an event uses. Loaded values count as loaded once they are used."""
@@ -146,7 +198,8 @@ class _Rebuild:
         """Run the events of a rank anew from one up to another, all without communication."""
         shape, plan, timed, flaws, again = self.run.shape, self.plan, self.timed, self.flaws, self.again[rank]
         mine, count, loaded = self.values[rank], len(self.values[rank]), self.loaded[rank]
-        layers, batches = self.layers, self.batches
+        layers, batches, begin = self.layers, self.batches, plan.first[rank]
+        patterns, follower = self.patterns.get(rank), self.followers.get(rank)
         for number, event in enumerate(plan.events[first:after], first):
             self.event, layer, outputs = event, event.layer, event.outputs
             row = OPERATIONS[event.op]
@@ -183,6 +236,51 @@ class _Rebuild:
                 layer = layers[number] = (made if row.about == "output" else values)[0].layer
             if timed:
                 plan.do(number, row, layer, about, values)
+            if patterns and not odd:
+                patterns[number - begin] = self.pattern(row, layer, event.arg, values)
+            elif follower is not None:
+                self.learn(follower, rank, number, row, made)
+
+    def pattern(self, row: Operation, layer: int | None, arg: tuple[int, ...], values: Sequence[Value]) -> int:
+        """Return the number of the pattern of an operation: all that its rule sees, beside the numbers of layers."""
+        # A price may depend on the layer, too.
+        about = self.run.shape.kinds[layer or 0] if row.about == "call" else layer if row.cost else None
+        seen = row, about, arg, *map(type, values), *[value.place for value in values]
+        return self.numbered.setdefault(seen, len(self.numbered) + 1)
+
+    def learn(self, follower: _Follower, rank: int, number: int, row: Operation, made: Sequence[Value]) -> None:
+        """Note what a pattern gives on a rank that follows, or that it cannot follow any more."""
+        outputs, pattern = self.plan.events[number].outputs, follower.patterns[number - self.plan.first[rank]]
+        if not follower.stands(outputs, made):
+            self.followers.pop(rank, None)
+        elif pattern:
+            places = follower.elsewhere(outputs, made)
+            follower.given[pattern] = places, self.batches[number], self.plan.thing[number], row.hands_in
+
+    def follow(self, rank: int, first: int, after: int) -> None:
+        """Run the same events of a rank that follows another; by the rules only those of a pattern that is new here."""
+        follower = self.followers[rank]
+        given, patterns, theirs, mine = follower.given, follower.patterns, follower.theirs, self.values[rank]
+        layers, batches, things, shift = self.layers, self.batches, self.plan.thing, follower.shift
+        begin, flaws = self.plan.first[rank], self.flaws
+        for number, event in enumerate(self.plan.events[first:after], first):
+            known = given.get(patterns[number - begin])
+            if known is None or flaws:  # which only the rules hand on
+                self.do(rank, number, number + 1)
+                if rank in self.followers:
+                    continue
+                return self.do(rank, number + 1, after)
+            places, batches[number], things[number], final = known
+            layers[number] = layers[number - shift]
+            if places is None:
+                for one in event.outputs:
+                    mine[one] = theirs[one]
+            else:
+                for place, one in enumerate(event.outputs):
+                    mine[one] = theirs[one].at(places[place])
+            if final:
+                weight: Any = mine[event.inputs[0]]
+                self.finals[rank, weight.layer] = number, weight, None
 
     def flaw_of(self, row: Operation, rank: int, event: Event, values: Sequence[Value]) -> Flaw | None:
         """Return the first dishonest thing in an operation's results: that of its inputs, or its own, by its row."""
@@ -255,6 +353,9 @@ class _Rebuild:
             if found is None:
                 raise TraceError(f"rank {rank} waits twice for one {event.op}")
             self.give(rank, event, found[0], found[1])
+            follower = self.followers.get(rank)
+            if follower is not None and not follower.stands(event.outputs, found[0]):
+                del self.followers[rank]
             if event.op in READS and self.again[rank]:
                 self.load(rank, event)
         for one in wait:
@@ -282,7 +383,7 @@ def rebuild(run: Trace, *, timed: bool = True) -> Rebuilt:
         for kind, rank, number, others in steps:
             who = rank
             if kind == "do":
-                state.do(rank, number, others[0])
+                (state.follow if rank in state.followers else state.do)(rank, number, others[0])
                 continue
             state.event = event = events[number]
             if kind == "done":

@@ -29,11 +29,12 @@ class Operation:
     the model with these `arguments`, by default.
 
     `rule(shape, layer, *said, *values)` makes what it gives out of values of the kinds that it `takes`: one value, or
-    a tuple of them; None where no rule can. `says`: what the call says beside its layer and values: "" nothing,
-    "batches", "shard": a shard and their number (and the number of a dim, or 1 for columns of a weight that is loaded),
-    or "part": the number of a dim and a range of it. `by_kind`: the kind of its layer determines what it takes where
-    the table has a weight, and what it gives. `about`: where its layer comes from: the "call", its first "input", or
-    its first "output". Its batches are those of its first output.
+    a tuple of them; None where no rule can. Their places follow from the kind of the layer, what is said, and the
+    places of values, so a check asks once for what is alike. `says`: what the call says beside its layer and values: ""
+    nothing, "batches", "shard": a shard and their number (and the number of a dim, or 1 for columns of a weight that is
+    loaded), or "part": the number of a dim and a range of it. `by_kind`: the kind of its layer determines what it takes
+    where the table has a weight, and what it gives. `about`: where its layer comes from: the "call", its first "input",
+    or its first "output". Its batches are those of its first output.
 
     `cost` is a field of Costs, or time units of its own, `per_batch` for each of its batches, or `per_weight` by the
     size of its layer's weight; without one it takes no time. `as_loaded`: it computes through a weight, which must not
