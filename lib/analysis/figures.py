@@ -276,8 +276,8 @@ def _outside(trace: Trace, rank: int) -> list[int]:
         if mine and mine[0][0] <= outside and last <= mine[0][1]:
             continue  # most values: stored at once, and dropped just before their last use or later
         for begin, end in (*mine, (last + 1, last + 1)):  # between stays it is in no store
-            between = range(bisect_left(timed, outside), bisect_left(timed, min(begin, last + 1)))
-            if any(number not in events[timed[at]].inputs for at in between):
+            between = range(bisect_left(timed, outside), bisect_left(timed, min(begin, last)))  # the last one uses it
+            if between and any(number not in events[timed[at]].inputs for at in between):
                 found.append(number)
                 break
             outside = max(outside, end)
