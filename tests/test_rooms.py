@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_140,
     "lib/trace": 3_260,
     "lib/values": 3_990,
-    "tests": 44_370,
+    "tests": 44_410,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -95,15 +95,17 @@ class Uses(Lifetimes):
 
 @kept
 def alike(run: Trace) -> list[int]:
-    """Return for each rank the first rank that does the same operations, to values of the same numbers."""
+    """Return for each rank the first rank that does the same operations, to values of the same numbers. What they say,
+    such as which shard they load, may differ."""
     first, found, several = dict[object, int](), list[int](), Counter(operations_of(run))
     for rank, (program, ops) in enumerate(zip(run.programs, operations_of(run), strict=True)):
         if several[ops] > 1:
-            every = program.events  # column by column: faster in Python than four fields of each event at once
-            used, said = ([e.inputs for e in every], [e.outputs for e in every]), [e.arg for e in every]
+            every = program.events  # column by column: faster in Python than three fields of each event at once
+            used = [e.inputs for e in every], [e.outputs for e in every], [e.blocking for e in every]
+            waits = [e.arg for e in every if e.op == "wait"] if "wait" in ops else []
             # By their bytes, as numbers of other classes may say that they equal anything. These have none.
             with suppress(ValueError):
-                rank = first.setdefault((ops, dumps((used, said, [e.blocking for e in every]), 2)), rank)
+                rank = first.setdefault((ops, dumps((used, waits), 2)), rank)
         found.append(rank)
     return found
 

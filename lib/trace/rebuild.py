@@ -15,7 +15,7 @@ from lib.errors.exceptions import PuzzleError, TraceError
 from lib.record import replace
 from lib.trace.event import NO_BATCHES, Event, Program, located, place_of
 from lib.trace.lifetimes import alike
-from lib.trace.order import outcome
+from lib.trace.order import operations_of, outcome
 from lib.trace.retiming import Plan, plan_of
 from lib.trace.trace import Trace
 from lib.values.collectives import COLLECTIVES
@@ -37,6 +37,8 @@ class Flaw(NamedTuple):
 
 
 LOADED = LOADS | DATA
+REPEATS = 3
+"""How often each operation of a rank comes on average where following it is less work than the rules."""
 _Load = tuple[int, Event]
 
 
@@ -53,17 +55,17 @@ class _Follower:
 
     The rules ask for kinds and layers of values, which are the same for both, and for their places, which may differ:
     each rank has other batches. While each place of the leader's stands for one place here, operations of the leader
-    with one `pattern` (one rule, layers of one kind, values in the same places) have one pattern here, too. Only the
-    first one of a pattern needs the rule then, and a check of 64 ranks takes a quarter less time.
-    tests/trace/test_followers.py holds it to ranks that are worked out alone.
+    with one `pattern` (one rule, layers of one kind, values in the same places) have one pattern here, too, if they say
+    the same here. Only the first one of a pattern needs the rule then, and a check of 64 ranks takes a quarter less
+    time. tests/trace/test_followers.py holds it to ranks that are worked out alone.
     """
 
     def __init__(self, shift: int, patterns: list[int], theirs: list[Any]) -> None:
         self.shift, self.patterns, self.theirs = shift, patterns, theirs
         self.places: dict[Place, Place] = {}
-        # What operations of a pattern give here: the places of their results (None: those of the leader's, which then
-        # are the same values), their batches, the number of their work, and whether they hand in a weight.
-        self.given: dict[int, tuple[list[Place] | None, frozenset[int], int, bool]] = {}
+        # What operations of a pattern say here, and give: the places of their results (None: those of the leader's, so
+        # they are the same values), their batches, the number of their work, and whether they hand in a weight.
+        self.given: dict[int, tuple[tuple[int, ...], list[Place] | None, frozenset[int], int, bool]] = {}
 
     def stands(self, numbers: Sequence[int], values: Sequence[Value]) -> bool:
         """Tell whether values stand for the leader's with these numbers, as all others in their places do."""
@@ -117,12 +119,12 @@ class _Rebuild:
     def follower(self, rank: int, leader: int) -> _Follower | None:
         """Return how a rank follows another that does the same; None if it has to be worked out alone."""
         (first, after), (begin, end) = (self.plan.first[one : one + 2] for one in (rank, leader))
-        its = self.layers[begin:end]
+        its, ops = self.layers[begin:end], operations_of(self.run)[leader]
         if leader not in self.patterns:
             numbers = [number for event in self.plan.events[begin:end] for number in event.outputs]
             # What is made twice would be read before its time.
-            plain = not self.again[leader] and _equal(int, its, its) and len({*numbers}) == len(numbers)
-            self.patterns[leader] = [0] * (end - begin) if plain else []
+            once = not self.again[leader] and len({*numbers}) == len(numbers)
+            self.patterns[leader] = [0] * len(ops) if once and len(ops) >= REPEATS * len({*ops}) else []
         if not self.patterns[leader] or not _equal(int, self.layers[first:after], its):
             return None
         return _Follower(first - begin, self.patterns[leader], self.values[leader])
@@ -250,12 +252,12 @@ class _Rebuild:
 
     def learn(self, follower: _Follower, rank: int, number: int, row: Operation, made: Sequence[Value]) -> None:
         """Note what a pattern gives on a rank that follows, or that it cannot follow any more."""
-        outputs, pattern = self.plan.events[number].outputs, follower.patterns[number - self.plan.first[rank]]
-        if not follower.stands(outputs, made):
+        event, pattern = self.plan.events[number], follower.patterns[number - self.plan.first[rank]]
+        if not follower.stands(event.outputs, made):
             self.followers.pop(rank, None)
         elif pattern:
-            places = follower.elsewhere(outputs, made)
-            follower.given[pattern] = places, self.batches[number], self.plan.thing[number], row.hands_in
+            given = event.arg, follower.elsewhere(event.outputs, made), self.batches[number], self.plan.thing[number]
+            follower.given[pattern] = *given, row.hands_in
 
     def follow(self, rank: int, first: int, after: int) -> None:
         """Run the same events of a rank that follows another; by the rules only those of a pattern that is new here."""
@@ -265,12 +267,12 @@ class _Rebuild:
         begin, flaws = self.plan.first[rank], self.flaws
         for number, event in enumerate(self.plan.events[first:after], first):
             known = given.get(patterns[number - begin])
-            if known is None or flaws:  # which only the rules hand on
+            if known is None or known[0] != event.arg or flaws:  # which only the rules hand on
                 self.do(rank, number, number + 1)
                 if rank in self.followers:
                     continue
                 return self.do(rank, number + 1, after)
-            places, batches[number], things[number], final = known
+            _, places, batches[number], things[number], final = known
             layers[number] = layers[number - shift]
             if places is None:
                 for one in event.outputs:

@@ -29,7 +29,7 @@ TESTS = {
     ),
     "trace.lifetimes": ("trace/lifetimes", "simulator/overlap", "analysis/figures", "adversary/honest", MISTAKES),
     "trace.order": ("trace/order", "trace/walk", "trace/retiming", "diagnosis/deadlock", "checker/cheats"),
-    "trace.rebuild": ("trace/rebuild", "checker/cheats", "checker/checker", "adversary/forgeries"),
+    "trace.rebuild": ("trace/rebuild", "trace/followers", "checker/cheats", "checker/checker", "adversary/forgeries"),
     "trace.retiming": ("trace/retiming", "checker/checker", "cluster/costs"),
     "values.collectives": ("values/collectives", "cluster/costs", "analysis/figures"),
     "values.laws": ("values/placement", "values/values", "values/rules"),

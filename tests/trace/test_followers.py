@@ -23,6 +23,12 @@ from tests.support.schedules import EVERYTHING, Case
 LAYERS, BATCHES = 3, 4
 
 
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Follow even where it is not worth it."""
+    monkeypatch.setattr(module, "REPEATS", 0)
+
+
 def told(trace: Trace) -> Any:
     """All that a rebuild finds out, or its error."""
     try:
@@ -164,10 +170,15 @@ async def loads_again(model: Model) -> None:
         model.forward(0, x, weight)
 
 
-def cuts_apart(model: Model) -> None:
-    x = model.get_activation([2 * model.rank, 2 * model.rank + 1])
-    for shard in range(2):
-        x.shard(shard, 2)
+def cuts_for(*shards: tuple[int, int]) -> Callable[[Model], None]:
+    """Cut parts out of the rank's data, on each rank its own, and all but the first again."""
+
+    def step(model: Model) -> None:
+        x = model.get_activation([2 * model.rank, 2 * model.rank + 1])
+        for part in [x.shard(both[model.rank], 2) for both in shards][1:]:
+            part.cut("rows", 0, 2)
+
+    return step
 
 
 def loads_other_layers(model: Model) -> None:
@@ -198,9 +209,20 @@ async def made_up_later(model: Model) -> None:
             await model.pass_to(3, "wait")
 
 
-@pytest.mark.parametrize("step", [loads_again, cuts_apart, loads_other_layers, hands_in, made_up_later])
-def test_ranks_that_do_the_same(step: Callable[[Model], Any]) -> None:
-    trace = Trace.of(simulate(step, ranks=5 if step is made_up_later else 2, layers=LAYERS, batches=BATCHES))
+STEPS = {
+    "loads again": loads_again,
+    "loads other layers": loads_other_layers,
+    "other parts": cuts_for((0, 0), (1, 1)),
+    "two parts for one": cuts_for((0, 0), (0, 1), (0, 0)),
+    "one part for two": cuts_for((0, 0), (1, 0), (1, 1)),
+    "hands in": hands_in,
+    "made up later": made_up_later,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_ranks_that_do_the_same(name: str) -> None:
+    trace = Trace.of(simulate(STEPS[name], ranks=5 if "later" in name else 2, layers=LAYERS, batches=BATCHES))
     assert alike(trace)[1] == 0
     assert told(trace) == alone(trace)
 
@@ -236,8 +258,13 @@ def test_what_only_claims_to_be_the_same() -> None:
     forged = events(trace, lie)
     assert alike(forged) == [0, 1]
     assert told(forged) == alone(forged)
-    layers = events(trace, lambda rank, number, event: setattr(event, "layer", Equal(rank)))
-    assert told(layers) == alone(layers)
+    for liar in range(2):
+
+        def lie_about_layers(rank: int, number: int, event: Event, liar: int = liar) -> None:
+            event.layer = Equal(0) if rank == liar else event.layer
+
+        forged = events(trace, lie_about_layers)
+        assert told(forged) == alone(forged)
 
 
 TRIES: list[Callable[[Model, Any, Any, int], Any]] = [
@@ -252,7 +279,7 @@ TRIES: list[Callable[[Model, Any, Any, int], Any]] = [
 @examples(400, 40)
 @given(st.data())
 def test_whatever_two_ranks_are_given(data: st.DataObject) -> None:
-    """They try the same on it, and what one of them may not do, neither does."""
+    """They try the same on it, each with a part of its own."""
     few = st.integers(0, 3)
     kinds = st.sampled_from(["data", "weight", "state"])
     thing = st.tuples(kinds, few, few)
@@ -268,8 +295,9 @@ def test_whatever_two_ranks_are_given(data: st.DataObject) -> None:
     def work(model: Model, given: list[Any]) -> None:
         given += model.load_weights(0)
         for step, one, other in steps:
+            number = (other + model.rank * one) % 2
             with suppress(PuzzleError):
-                given.append(TRIES[step](model, given[one % len(given)], given[other % len(given)], other % 2))
+                given.append(TRIES[step](model, given[one % len(given)], given[other % len(given)], number))
 
     try:
         trace = fed((give, give), work)

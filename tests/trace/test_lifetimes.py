@@ -12,7 +12,7 @@ from lib.schedules.pipelines.generators import one_f_one_b
 from lib.schedules.pipelines.program import program_of
 from lib.trace.lifetimes import lifetimes, never_awaited, stays_of, twins, uses_of
 from tests.support.drivers import Run
-from tests.support.schedules import ddp_overlap
+from tests.support.schedules import ddp_overlap, fsdp
 
 WEIGHT, BATCH = HIDDEN * HIDDEN, HIDDEN * LENGTH
 
@@ -185,11 +185,22 @@ async def careless(model: Model) -> None:
     _ = model.allreduce(model.fake_grad(0, []), 0)
 
 
+async def crossed(model: Model) -> None:
+    """Both ranks send two weights, and wait for that in another order."""
+    begun = [model.pass_to(1 - model.rank, model.load_weights(layer)[0]) for layer in range(2)]
+    for _ in begun:
+        await model.receive(1 - model.rank)
+    for work in reversed(begun) if model.rank else begun:
+        await work
+
+
 TWINS = {
     "alike": (ddp, 4, 3, 4, [0, 0, 0, 0]),
     "in the background": (ddp_overlap, 2, 3, 4, [0, 0]),
     "unequally large": (ddp, 2, 3, 3, [0, 0]),
     "each on its own": (program_of(one_f_one_b(2, 4)), 2, 2, 4, [0, 1]),
+    "in another order": (crossed, 2, 2, 2, [0, 1]),
+    "shards": (fsdp, 2, 3, 2, [0, 0]),
     "careless": (careless, 3, 2, 3, [0, 1, 1]),
 }
 
