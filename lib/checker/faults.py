@@ -132,7 +132,7 @@ def finals(trace: Trace, rebuilt: Rebuilt, pretend: bool) -> list[str]:
             faults.setdefault(_not_handed_in(trace, updated[layer]), []).append(layer)
         else:
             # Only the first rank with a wrong weight is told, and what is missing from all of them.
-            wrong = (_fault(trace, *one, pretend) for one in here if one[3] is not None or one[2].step != 1)
+            wrong = (_fault(trace, *one, pretend) for one in here)
             parts = tuple([id(weight.place) for _, _, weight, _ in here])
             missing = None if parts in complete else _missing(here, trace)
             for fault in (next(filter(None, wrong), None), missing):

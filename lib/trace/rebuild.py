@@ -38,7 +38,7 @@ class Flaw(NamedTuple):
 
 LOADED = LOADS | DATA
 REPEATS = 3
-"""How often each operation of a rank comes on average where following it is less work than the rules."""
+"""How often each operation of a rank has to come, on average, for following to be less work than the rules."""
 _Load = tuple[int, Event]
 
 
@@ -56,15 +56,16 @@ class _Follower:
     The rules ask for kinds and layers of values, which are the same for both, and for their places, which may differ:
     each rank has other batches. While each place of the leader's stands for one place here, operations of the leader
     with one `pattern` (one rule, layers of one kind, values in the same places) have one pattern here, too, if they say
-    the same here. Only the first one of a pattern needs the rule then, and a check of 64 ranks takes a quarter less
-    time. tests/trace/test_followers.py holds it to ranks that are worked out alone.
+    the same here. Then only the first one of a pattern needs the rule. tests/trace/test_followers.py holds it to ranks
+    that are worked out alone.
     """
 
     def __init__(self, shift: int, patterns: list[int], theirs: list[Any]) -> None:
         self.shift, self.patterns, self.theirs = shift, patterns, theirs
         self.places: dict[Place, Place] = {}
         # What operations of a pattern say here, and give: the places of their results (None: those of the leader's, so
-        # they are the same values), their batches, the number of their work, and whether they hand in a weight.
+        # they are the same values), their batches, the number of their work, and whether they hand in a weight. No
+        # NamedTuple, which takes longer to take apart.
         self.given: dict[int, tuple[tuple[int, ...], list[Place] | None, frozenset[int], int, bool]] = {}
 
     def stands(self, numbers: Sequence[int], values: Sequence[Value]) -> bool:
@@ -76,11 +77,6 @@ class _Follower:
             if its is not value and (type(its), its.layer, its.updates) != (type(value), value.layer, value.updates):
                 return False
         return True
-
-    def elsewhere(self, numbers: Sequence[int], values: Sequence[Value]) -> list[Place] | None:
-        """Return the places of values, if they are not those of the leader's."""
-        places = [value.place for value in values]
-        return None if places == [self.theirs[number].place for number in numbers] else places
 
 
 class _Rebuild:
@@ -119,8 +115,9 @@ class _Rebuild:
     def follower(self, rank: int, leader: int) -> _Follower | None:
         """Return how a rank follows another that does the same; None if it has to be worked out alone."""
         (first, after), (begin, end) = (self.plan.first[one : one + 2] for one in (rank, leader))
-        its, ops = self.layers[begin:end], operations_of(self.run)[leader]
+        its = self.layers[begin:end]
         if leader not in self.patterns:
+            ops = operations_of(self.run)[leader]
             numbers = [number for event in self.plan.events[begin:end] for number in event.outputs]
             # What is made twice would be read before its time.
             once = not self.again[leader] and len({*numbers}) == len(numbers)
@@ -254,9 +251,11 @@ class _Rebuild:
         """Note what a pattern gives on a rank that follows, or that it cannot follow any more."""
         event, pattern = self.plan.events[number], follower.patterns[number - self.plan.first[rank]]
         if not follower.stands(event.outputs, made):
-            self.followers.pop(rank, None)
+            del self.followers[rank]
         elif pattern:
-            given = event.arg, follower.elsewhere(event.outputs, made), self.batches[number], self.plan.thing[number]
+            places = [value.place for value in made]
+            shared = places == [follower.theirs[one].place for one in event.outputs]
+            given = event.arg, None if shared else places, self.batches[number], self.plan.thing[number]
             follower.given[pattern] = *given, row.hands_in
 
     def follow(self, rank: int, first: int, after: int) -> None:
@@ -278,8 +277,8 @@ class _Rebuild:
                 for one in event.outputs:
                     mine[one] = theirs[one]
             else:
-                for place, one in enumerate(event.outputs):
-                    mine[one] = theirs[one].at(places[place])
+                for at, one in enumerate(event.outputs):
+                    mine[one] = theirs[one].at(places[at])
             if final:
                 weight: Any = mine[event.inputs[0]]
                 self.finals[rank, weight.layer] = number, weight, None
