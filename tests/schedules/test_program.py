@@ -61,8 +61,9 @@ def test_room_for_one_message_is_enough_for_every_schedule(name: str) -> None:
 def test_messages_awaited_at_once_are_those_that_asyncio_awaits(name: str, messages: Messages, costs: Costs) -> None:
     """Under our own driver a message that is over at once needs no Work; among the tasks of asyncio each has one."""
     order = SCHEDULES[name].order(4, 6)
-    function, sizes = program_of(order, messages=messages), {"ranks": 4, "layers": len(places(order)), "batches": 6}
-    assert encoded(simulate(function, costs=costs, **sizes)) == encoded(in_asyncio(function, costs=costs, **sizes))
+    function, layers = program_of(order, messages=messages), len(places(order))
+    ours, theirs = (by(function, ranks=4, layers=layers, batches=6, costs=costs) for by in (simulate, in_asyncio))
+    assert encoded(ours) == encoded(theirs)
 
 
 def test_ranks_that_wait_for_each_other_for_good() -> None:
