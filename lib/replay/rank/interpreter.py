@@ -150,7 +150,7 @@ class Interpreter:
         for index, event in enumerate(events):
             context.now_in(index)
             # Messages that the Trace has freed by the simulated time of an event have to be gone.
-            yield from self._until_over(sent for sent in self.plan.gone_before.get(index, ()) if sent in self.under_way)
+            yield from self._until_over(self.plan.gone_before.get(index, ()))
             if event.issued > self.now:
                 self._note()
                 self.now = event.issued
@@ -194,9 +194,9 @@ class Interpreter:
 
     def _until_over(self, numbers: Iterable[int]) -> Iterator[Handle]:
         for number in numbers:
-            work = self.under_way[number]
-            yield from _wait(work.handle)
-            self._over(number, work)
+            if (work := self.under_way.get(number)) is not None:
+                yield from _wait(work.handle)
+                self._over(number, work)
 
     def _over(self, index: int, work: Started) -> None:
         self._notice(index, work)

@@ -67,15 +67,15 @@ class Call:
         """Return an input in the form of its dims, as layers take it."""
         number, by_torch = self.event.inputs[place], self.context.options.backward == "autograd"
         first = None if by_torch else self.plan.first.get((self.index, number))  # torch needs the input itself
-        return self.form(self.input(place), self.tensors[number])._replace(first=first)
+        return self.form(self.input(place), self.tensors[number], first)
 
-    def form(self, value: Value, flat: Tensor) -> Held:
+    def form(self, value: Value, flat: Tensor, first: bool | None = None) -> Held:
         """Return a value in the form of its dims, or tokens at experts as a matrix. A scalar is expanded."""
         parts = self.context.sizes.parts(value)
         sizes = [*map(len, parts.values())]
         if value.place.schema.route is not None:
             sizes = [self.numel(value) // max(sizes[-1], 1), sizes[-1]]
-        return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts)
+        return Held(flat.view(sizes) if flat.ndim else flat.expand(sizes), parts, first)
 
     def made(self, place: int, tensor: Tensor) -> Tensor:
         """Return an output with these numbers: flat, in memory of its own, and finished where its sum is complete."""
