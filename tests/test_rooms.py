@@ -30,7 +30,7 @@ BUDGETS = {
     "lib/diagnosis": 3_460,
     "lib/errors": 900,
     "lib/puzzles": 450,
-    "lib/replay": 4_000,
+    "lib/replay": 4_010,
     "lib/schedules": 4_680,
     "lib/plan": 1_490,
     "lib/simulator": 3_350,
@@ -41,7 +41,7 @@ BUDGETS = {
     "lib/suite/submissions": 2_140,
     "lib/trace": 3_260,
     "lib/values": 3_990,
-    "tests": 44_410,
+    "tests": 44_440,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

@@ -1,8 +1,11 @@
 """The measured Trace is a Trace: it can be saved, drawn, compared, exported; and costs can be fitted to it."""
 
 import json
+import os
+import sys
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -11,7 +14,9 @@ from lib.analysis.figures import end, samples
 from lib.cluster.costs import TICKS
 from lib.replay import ReplayResult, replay
 from lib.schedules.formats.chrome import perfetto
+from lib.trace.event import Event
 from lib.trace.lifetimes import own_lifetimes
+from tests.replay.hooks import hooked
 from tests.replay.schedules import trace
 
 pytest.importorskip("torch", reason="a replay needs torch: pip install torch")
@@ -122,3 +127,17 @@ def test_the_command_writes_everything(tmp_path: Path, capfd: pytest.CaptureFixt
     said = capfd.readouterr().out
     assert "Correct: the same as ordinary training in one process." in said
     assert all(json.loads(path.read_text()) for path in outputs.values())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this policy")
+def test_ranks_use_up_their_turns_on_a_core_and_this_process_need_not() -> None:
+    before = os.sched_getscheduler(0)
+
+    def look(rank: int, index: int, event: Event, tensors: dict[int, Any]) -> None:
+        threads = {one.parent.name: one.read_text() for one in Path("/proc/self/task").glob("*/comm")}
+        some = [int(number) for number, name in threads.items() if "gloo" in name]
+        assert some, "gloo has threads of its own"
+        assert {os.sched_getscheduler(one) for one in (0, *some)} == {os.SCHED_BATCH}
+
+    assert hooked(trace("fsdp"), look, hidden=16, length=8).ok
+    assert os.sched_getscheduler(0) == before

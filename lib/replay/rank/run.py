@@ -114,6 +114,7 @@ def meet(
     From then on this process plays only its rank; torch waits `timeout` seconds at most."""
     torch.set_num_threads(job.options.threads)
     _keep_freed_memory()
+    _use_up_turns()
     sockets, device = SocketCounters(), device_of(job.options, local_rank)
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -137,6 +138,14 @@ def _keep_freed_memory() -> None:
         set_option, trim_threshold, mmap_threshold = ctypes.CDLL(None).mallopt, -1, -3  # as malloc.h numbers them
         set_option(trim_threshold, -1)
         set_option(mmap_threshold, 2**25)
+
+
+def _use_up_turns() -> None:
+    """Ask the system to leave this rank its turn on a core when others wake up (Linux). Often they wake up by a message
+    that it sends while it holds a lock of gloo's. If it loses its turn then, gloo's thread asks for that lock over and
+    over until it is back: of a step of small tensors on shared cores, half of the CPU time."""
+    with contextlib.suppress(OSError, AttributeError):  # it is another system, or one that does not allow it
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 @cache
