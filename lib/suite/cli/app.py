@@ -98,6 +98,8 @@ class Door(_Quick, TyperGroup):
         except NotSolved as error:
             print(error)
             raise typer.Exit(1) from None
+        except BrokenPipeError:
+            raise  # the reader, such as `head`, has seen enough: click ends quietly
         except Exception as error:
             if not isinstance(error, ImportError | OSError) and not type(error).__module__.startswith("lib."):
                 raise  # a bug of ours, not an error meant for the user

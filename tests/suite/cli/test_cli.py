@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import NoReturn
@@ -10,6 +11,7 @@ from typing import NoReturn
 import pytest
 
 from lib import PUZZLES, Mesh, Trace, hint
+from lib.files import ROOT
 from lib.puzzles.records import by_chapter
 from lib.suite.cli import app as cli
 from lib.suite.cli import console as terminal
@@ -58,6 +60,16 @@ def test_list_has_every_puzzle() -> None:
         for goal in record.goals:
             assert f"{goal.memory:,}" in result.output
     assert max(map(len, result.output.splitlines())) <= terminal.WIDTH
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """As in `puzzles run ddp | head -1`."""
+    ours, theirs = os.pipe()
+    os.close(ours)
+    code = "from lib.suite.cli.app import app; app(['run', 'ddp'])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert done.stderr == b""
 
 
 def test_run_on_another_mesh_has_no_goals(folder: Path) -> None:
