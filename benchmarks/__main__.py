@@ -43,13 +43,14 @@ def cells(
     ours, peers = median(numbers), [float(one[1]) for one in samples if one[1] is not None]
     unit = 1e3 if row.kind in ("ratio", "above") and ours < 1 else 1.0
     word = {"GB": "GB"}.get(row.kind, "ms" if unit > 1 else "s")
-    pace = START / median(peers) if peers else 1.0  # of a bound in seconds
-    if row.kind == "above":
-        ratios, form = [1e3 * pace * (one - peer) for one, peer in zip(numbers, peers, strict=True)], "+{:.0f} ms"
-    elif row.kind == "ratio":
+    if row.kind == "ratio":
         ratios, form = [one / peer for one, peer in zip(numbers, peers, strict=True)], "{:.2f}"
+    elif row.kind == "above":
+        ratios, form = [1e3 * START * (one / peer - 1) for one, peer in zip(numbers, peers, strict=True)], "{:+.0f} ms"
+    elif peers:  # a bound in seconds
+        ratios, form = [START * one / peer for one, peer in zip(numbers, peers, strict=True)], "{:.3g} " + word
     else:
-        ratios, form = [pace * one for one in numbers], "{:.3g} " + word
+        ratios, form = numbers, "{:.3g} " + word
     least, most = form.format(min(ratios)), form.format(max(ratios))
     middle = median(ratios)
     target = "" if row.most is None else form.format(row.most)

@@ -224,8 +224,8 @@ def drawn(quick: bool) -> Iterator[Sample]:
     models = simulate(program_of(one_f_one_b(16, batches)), ranks=16, layers=16, batches=batches)
     svg = draw(models).svg()
     note = f"{_events(models):,} operations, {len(svg.encode()) / 1e6:.2f} MB"
-    for _ in range(_times(quick, 5)):
-        yield Sample(cpu(lambda: draw(models).svg()), _child("-c", "pass"), note)
+    for _ in range(_times(quick)):
+        yield Sample(cpu(lambda: draw(models).svg()), _bare(), note)
 
 
 def _python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -240,12 +240,17 @@ def _child(*arguments: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def _bare() -> float:
+    """Return the seconds of bare Python: the median of some, as each is short."""
+    return median(_child("-c", "pass") for _ in range(5))
+
+
 def _started(name: str, most: float, *arguments: str) -> None:
     @row(name, "bare Python", most, kind="above")
     def measure(quick: bool) -> Iterator[Sample]:
         _child(*arguments)  # with what it compiles
         for _ in range(_times(quick, 15)):
-            yield Sample(_child(*arguments), _child("-c", "pass"))
+            yield Sample(_child(*arguments), _bare())
 
 
 _started("from lib import Model, simulate, check", 45, "-c", "from lib import Model, simulate, check")
@@ -262,8 +267,7 @@ def graded(quick: bool) -> Iterator[Sample]:
     students = 10 if quick else 50
     (once, _), (few, _), (many, answers) = (grade_class(number) for number in (1, students, 2 * students))
     each = (many - few) / students
-    bare = median(_child("-c", "pass") for _ in range(5))
-    yield Sample(each + (once - each) / 500, bare, f"from {students} and {2 * students} students: {answers}")
+    yield Sample(each + (once - each) / 500, _bare(), f"from {students} and {2 * students} students: {answers}")
 
 
 # -- real processes -------------------------------------------------------------------------------------------------
