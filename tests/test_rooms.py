@@ -39,9 +39,9 @@ BUDGETS = {
     "lib/suite/grade": 3_350,
     "lib/suite/isolation": 1_110,
     "lib/suite/submissions": 2_140,
-    "lib/trace": 3_260,
+    "lib/trace": 3_270,
     "lib/values": 3_990,
-    "tests": 44_440,
+    "tests": 44_460,
 }
 """Lines of Python in a room, at most. A room that needs a tenth less gets a smaller budget."""
 SPACE = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)

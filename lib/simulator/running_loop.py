@@ -28,7 +28,7 @@ AT_ONCE: Final = 100
 """Signals whose waiters go on one after the other before other tasks, timers and connections have their turn."""
 # The tasks of all worlds that step a rank, until they end, or their loop is gone.
 _running: WeakSet[asyncio.Task[Any]] = WeakSet()
-# The collector's own thresholds, for when no task runs.
+# The collector's own thresholds, while they are raised.
 _usual: list[int] = []
 
 
@@ -123,7 +123,8 @@ class RunningLoop:
         if self.tasks.get(name) is not task:
             if not _running:
                 look_for_garbage()
-                _usual[:] = gc.get_threshold()
+                if not _usual:  # else earlier tasks went with their loop before they ended
+                    _usual[:] = gc.get_threshold()
                 gc.set_threshold(max(COLLECT_AFTER, _usual[0]), *_usual[1:])
             self.tasks[name] = task
             _running.add(task)
@@ -133,9 +134,10 @@ class RunningLoop:
     def _ended(self, name: int, task: asyncio.Task[Any]) -> None:
         _running.discard(task)
         self._in_loop = False  # another may step the next task
-        if not _running:
+        if not _running and _usual:
             count_as_old()
             gc.set_threshold(*_usual)
+            _usual.clear()
         self.engine.over(name)
         if not task.cancelled() and (error := task.exception()) is not None:
             diagnosis.on_failed(self.dist, name, error)

@@ -53,6 +53,27 @@ def test_the_collector_looks_seldom_while_ranks_run_and_then_as_before() -> None
     assert (meanwhile, after) == ([1_000_000] * 3, usual)
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_the_collector_is_as_before_though_a_loop_went_before_its_tasks_had_ended() -> None:
+    async def total(model: Model) -> None:
+        await model.allreduce(model.fake_grad(0, [model.rank]), 0)
+
+    async def one_is_late(model: Model) -> None:
+        if model.rank == 0:
+            await asyncio.sleep(600)
+        await total(model)
+
+    before, loop = gc.get_threshold(), asyncio.new_event_loop()
+    unfinished = loop.create_task(gather(one_is_late, ranks=3, layers=1, batches=3))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert gc.get_threshold()[0] == 1_000_000
+    loop.close()
+    del loop, unfinished
+    gc.collect()
+    asyncio.run(gather(total, ranks=3, layers=1, batches=3))
+    assert gc.get_threshold() == before
+
+
 def test_an_interrupt_holds_up_none_of_those_that_were_woken_in_the_same_turn() -> None:
     went: list[tuple[int, None]] = []
 
