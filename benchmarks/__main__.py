@@ -43,14 +43,13 @@ def cells(
     ours, peers = median(numbers), [float(one[1]) for one in samples if one[1] is not None]
     unit = 1e3 if row.kind in ("ratio", "above") and ours < 1 else 1.0
     word = {"GB": "GB"}.get(row.kind, "ms" if unit > 1 else "s")
+    times = [one / peer for one, peer in zip(numbers, peers, strict=True)] if peers else []
     if row.kind == "ratio":
-        ratios, form = [one / peer for one, peer in zip(numbers, peers, strict=True)], "{:.2f}"
+        ratios, form = times, "{:.2f}"
     elif row.kind == "above":
-        ratios, form = [1e3 * START * (one / peer - 1) for one, peer in zip(numbers, peers, strict=True)], "{:+.0f} ms"
-    elif peers:  # a bound in seconds
-        ratios, form = [START * one / peer for one, peer in zip(numbers, peers, strict=True)], "{:.3g} " + word
+        ratios, form = [1e3 * START * (one - 1) for one in times], "{:+.0f} ms"
     else:
-        ratios, form = numbers, "{:.3g} " + word
+        ratios, form = [START * one for one in times] or numbers, "{:.3g} " + word
     least, most = form.format(min(ratios)), form.format(max(ratios))
     middle = median(ratios)
     target = "" if row.most is None else form.format(row.most)
